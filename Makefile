@@ -59,7 +59,7 @@ test-core:
 	@tools/setup.sh launcher training test
 	@$(CONFIGURE)
 	@$(NINJA) --target lockstep_core_tests
-	@tools/run_tests.sh $(BUILD) $(TEST_JOBS) -L 'unit|gang' -LE beyond-core $(TEST_FLAGS)
+	@tools/run_tests.sh $(BUILD) $(TEST_JOBS) -L 'unit|distributed' -LE beyond-core $(TEST_FLAGS)
 
 test-distributions:
 	@tools/test_distributions.sh $(RELEASES)

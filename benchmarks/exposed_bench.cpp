@@ -66,7 +66,7 @@ void measure(Session& session) {
     trained.strategy->adopt(*trained.model, *trained.optimizer);
     return trained;
   };
-  const Trained gang = make(session.make_strategy());
+  const Trained group = make(session.make_strategy());
   const Trained alone = make(make_strategy("single", solo));
   const Batch batch{torch::randn({share, width}), torch::randn({share, width})};
 
@@ -81,7 +81,7 @@ void measure(Session& session) {
     const double apart = alone.step(batch);
     session.communicator().barrier();
     const int64_t before = sent_bytes();
-    const double together = gang.step(batch);
+    const double together = group.step(batch);
     const int64_t sent = sent_bytes() - before;
     if (round >= 0) {
       with_exchange.push_back(together);
@@ -105,7 +105,7 @@ void measure(Session& session) {
       fmt::format("{{\"strategy\": \"{}\", \"workers\": {}, \"transport\": \"{}\", "
                   "\"parameters\": {}, \"rounds\": {}, \"step_ms\": {:.1f}, "
                   "\"alone_ms\": {:.1f}, \"exposed_ms\": {:.1f}, \"bytes\": {:.0f}}}",
-                  gang.strategy->name(),
+                  group.strategy->name(),
                   session.world_size(),
                   session.communicator().kind(),
                   parameters,

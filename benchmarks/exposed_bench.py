@@ -179,11 +179,11 @@ def main():
             # the same amount for its results: the sums or, from ZeRO stage 1 on, the updated
             # parameters. Stage 3 gathers the parameters twice, for forward and for backward.
             passes = 3 if "stage 3" in strategy else 2
-            least = passes * (got["workers"] - 1) / got["workers"] * 4 * got["parameters"]
+            minimum = passes * (got["workers"] - 1) / got["workers"] * 4 * got["parameters"]
             print(f"| {strategy} | {overlap} | {compression} | {got['step_ms']:.0f} ms "
                   f"| {got['alone_ms']:.0f} ms | {got['exposed_ms']:.0f} ms "
-                  f"| {got['bytes'] / 1e6:.2f} MB | {least / 1e6:.2f} MB "
-                  f"| {got['bytes'] / least:.3f} |", flush=True)
+                  f"| {got['bytes'] / 1e6:.2f} MB | {minimum / 1e6:.2f} MB "
+                  f"| {got['bytes'] / minimum:.3f} |", flush=True)
         print(f"\nload at the end {os.getloadavg()[0]:.1f}")
 
 

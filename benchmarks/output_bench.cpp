@@ -53,17 +53,17 @@ int write_lines(size_t bytes, size_t line, size_t chunk) {
   return 0;
 }
 
-enum class Console { Nobody, File, FastPipe, SlowPipe };
+enum class Console { NoReader, File, FastPipe, SlowPipe };
 
 struct Case {
-  Console console = Console::Nobody;
+  Console console = Console::NoReader;
   size_t line = 100;
   bool has_log = true;
 };
 
 std::string name_of(Console console) {
   switch (console) {
-    case Console::Nobody:
+    case Console::NoReader:
       return "/dev/null";
     case Console::File:
       return "a file";
@@ -115,7 +115,7 @@ struct Reader {
 };
 
 Reader make_reader(Console console, const fs::path& file) {
-  if (console == Console::Nobody) {
+  if (console == Console::NoReader) {
     return {.fd = os::open_for_append("/dev/null"), .process = std::nullopt};
   }
   if (console == Console::File) {
@@ -161,16 +161,16 @@ void measure(const Bench& bench, const Case& one) {
   Reader reader = make_reader(one.console, bench.directory / "logs.console");
   supervisor::Display display(
       {.fd = reader.fd.number(), .kind = supervisor::OutputBuffer::kind_of(reader.fd.number())},
-      {.fd = 2, .kind = supervisor::OutputBuffer::Kind::Nobody},
+      {.fd = 2, .kind = supervisor::OutputBuffer::Kind::NoReader},
       {.world_size = bench.workers});
   std::vector<supervisor::Worker> workers;
   for (int rank = 0; rank < bench.workers; ++rank) {
-    contract::WorkerPlace place;
-    place.rank = rank;
-    place.world_size = bench.workers;
-    place.local_world_size = bench.workers;
-    place.run_directory = one.has_log ? (bench.directory / "logs").string() : "";
-    workers.emplace_back(place, supervisor::log_files({}, place), [](const std::string& sentence) {
+    contract::WorkerSpec spec;
+    spec.rank = rank;
+    spec.world_size = bench.workers;
+    spec.local_world_size = bench.workers;
+    spec.run_directory = one.has_log ? (bench.directory / "logs").string() : "";
+    workers.emplace_back(spec, supervisor::log_files({}, spec), [](const std::string& sentence) {
       fmt::print(stderr, "{}\n", sentence);
     });
   }
@@ -227,7 +227,7 @@ int run(int argc, char** argv) {
              "MiB");
   for (const bool has_log : {false, true}) {
     for (const Console console :
-         {Console::Nobody, Console::File, Console::FastPipe, Console::SlowPipe}) {
+         {Console::NoReader, Console::File, Console::FastPipe, Console::SlowPipe}) {
       for (const size_t line : {size_t{10}, size_t{100}, size_t{1000}}) {
         measure(bench, {.console = console, .line = line, .has_log = has_log});
       }

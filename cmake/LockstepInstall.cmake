@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 
 set_target_properties(lockstep PROPERTIES EXPORT_NAME launcher)
 add_custom_target(lockstep_installed DEPENDS lockstep)
-# Site profiles, which the launcher looks for beside its own directory; so also in a build.
+# Site profiles, which the launcher looks for next to its own directory; so also in a build.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/sites" DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep"
         FILES_MATCHING PATTERN "*.yaml")
 # The dashboard for Grafana.

@@ -82,7 +82,7 @@ function(lockstep_program name)
   lockstep_share_precompiled(${name} lockstep_torch_pch)
 endfunction()
 
-# lockstep_test(NAME SOURCES ... DEPS ... [LIBS ...] [LABEL unit|gang|...] [TORCH [ALONE ...]]
+# lockstep_test(NAME SOURCES ... DEPS ... [LIBS ...] [LABEL unit|distributed|...] [TORCH [ALONE ...]]
 #               [SEPARATE] [TOGETHER] [TIMEOUT SECONDS])
 #
 # One test binary, tests/NAME; DEPS are modules. TORCH as above; as libtorch takes half a second to

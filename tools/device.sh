@@ -96,7 +96,7 @@ print("device: PyTorch", torch.__version__, "CUDA", torch.version.cuda, "devices
 
 # Of label device; "all" builds what the others need, too.
 DEVICE_TESTS="kernels_test models_test models_device_test data_device_test optim_device_test train_device_test nccl_test
-gang_worker verify_worker"
+distributed_worker verify_worker"
 
 build() {
   local targets=()

@@ -9,7 +9,7 @@
 // The errors and exit codes of lockstep.
 //
 //   throw Error(ExitCode::Usage, "cannot train on a GPU: libtorch finds none")
-//       .fact("asked", "--device cuda", "command line")
+//       .fact("requested", "--device cuda", "command line")
 //       .hint("--device cpu");
 namespace lockstep {
 
@@ -32,8 +32,8 @@ enum class ExitCode {
 // example above prints
 //
 //   cannot train on a GPU: libtorch finds none
-//     asked: --device cuda  (command line)
-//     try:   --device cpu
+//     requested: --device cuda  (command line)
+//     try:       --device cpu
 //
 // Only the main functions of launcher and worker catch it; run() turns it into a message and an
 // exit code. An Error is a value: copies are independent, and concurrent const calls are safe.

@@ -70,10 +70,10 @@ struct HorovodOptions {
   // CSV file with the values and the score of each sample; empty: none.
   std::string autotune_log = {};
   // One sample measures one pair of values for autotune_steps_per_sample steps. The first
-  // autotune_warmup_samples samples are discarded. The search ends after autotune_most_samples.
+  // autotune_warmup_samples samples are discarded. The search ends after autotune_max_samples.
   int autotune_warmup_samples = 3;
   int autotune_steps_per_sample = 10;
-  int autotune_most_samples = 20;
+  int autotune_max_samples = 20;
   // Variance of the noise that the Gaussian process assumes; the scores have variance 1. A larger
   // value trusts a single sample less.
   double autotune_noise = 0.8;

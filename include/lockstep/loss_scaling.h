@@ -19,7 +19,7 @@ struct LossScaling {
   int64_t good_steps = 2000;        // steps without overflow before the scale doubles
   int64_t hysteresis = 1;           // the scale halves at this overflow and at each further one
   bool refills_hysteresis = false;  // reset hysteresis after each good step, not after a doubling
-  double least = 1;                 // minimum scale
+  double minimum = 1;               // minimum scale
 };
 
 }  // namespace lockstep

@@ -82,28 +82,28 @@ class Session {
   // Program::options, with the leading dashes.
   const std::string& option(std::string_view name) const;
 
-  // Returns the value of an option as a finite number in [least, most]. Throws an Error that quotes
-  // the value if it is not such a number.
+  // Returns the value of an option as a finite number in [minimum, maximum]. Throws an Error that
+  // quotes the value if it is not such a number.
   double number(std::string_view name,
-                double least = std::numeric_limits<double>::lowest(),
-                double most = std::numeric_limits<double>::max()) const;
+                double minimum = std::numeric_limits<double>::lowest(),
+                double maximum = std::numeric_limits<double>::max()) const;
 
   // Like number(), for an integer.
-  int64_t whole_number(std::string_view name, int64_t least, int64_t most) const;
+  int64_t whole_number(std::string_view name, int64_t minimum, int64_t maximum) const;
 
   // Whether a flag of the program was given.
   bool flag(std::string_view name) const { return option(name) == "yes"; }
 
-  // Creates the optimizer that the command line selects (--optimizer, --lr, ...). `otherwise` holds
+  // Creates the optimizer that the command line selects (--optimizer, --lr, ...). `defaults` holds
   // the program's values for everything that the command line leaves open. Applies --scale-lr and
   // logs the resulting learning rate. Throws an Error for options that do not apply to the
   // optimizer.
   //
   // The overload for a model creates two parameter groups: lockstep::make_optimizer().
   std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tensor> parameters,
-                                                          OptimizerOptions otherwise) const;
+                                                          OptimizerOptions defaults) const;
   std::unique_ptr<torch::optim::Optimizer> make_optimizer(torch::nn::Module& model,
-                                                          OptimizerOptions otherwise) const;
+                                                          OptimizerOptions defaults) const;
 
   // Creates the strategy that -s selects, for a custom training loop; the Trainer creates its own.
   // Throws an Error if the command line contains an option that only the Trainer implements. The

@@ -11,7 +11,7 @@ import os from "node:os";
 import path from "node:path";
 
 import { launch, open, tile, until } from "./browser.mjs";
-import { MadeUpRun } from "./made_up_run.mjs";
+import { FakeRun } from "./fake_run.mjs";
 
 const lockstep = path.resolve(process.argv[2] ?? "build/bin/lockstep");
 const wants = (flag) => process.argv.includes(flag);
@@ -42,7 +42,7 @@ async function serve(...runs) {
 }
 
 function smallRun(name, steps = 200, worse = 1) {
-  const run = new MadeUpRun(path.join(scratch, "runs", name), { workers: 4 });
+  const run = new FakeRun(path.join(scratch, "runs", name), { workers: 4 });
   for (let step = 1; step <= steps; step += 4) {
     for (let rank = 0; rank < 4; rank++) {
       const { loss, samples_per_second } = run.stepOf(rank, step);
@@ -73,7 +73,7 @@ const tests = {
     assert.equal(Number(await tile(page, "samples/s")), last.samples_per_second);
     assert.equal(Number(await tile(page, "accuracy")), 0.83);
     assert.equal(Number(await tile(page, "checkpoint")), 150);
-    assert.match(await page.locator("#rank-told").textContent(), /rank 0 .*Made-up GPU.*utilization 90 %.*400 W/);
+    assert.match(await page.locator("#rank-caption").textContent(), /rank 0 .*Fake GPU.*utilization 90 %.*400 W/);
     assert.equal(new URL(page.url()).search, "", "the token leaves the address bar");
     for (const chart of ["loss", "learning rate", "samples per second", "accuracy"]) {
       assert.ok(await page.locator(`[data-chart="${chart}"] canvas`).isVisible(), chart);
@@ -152,12 +152,12 @@ const tests = {
   },
 
   async "compares ranks only if there are several"(browser) {
-    const alone = new MadeUpRun(path.join(scratch, "runs", "alone"), { workers: 1 });
+    const alone = new FakeRun(path.join(scratch, "runs", "alone"), { workers: 1 });
     for (let step = 1; step <= 40; step++) {
       alone.step(0, step);
     }
-    smallRun("gang");
-    const server = await serve("runs/alone", "runs/gang");
+    smallRun("distributed");
+    const server = await serve("runs/alone", "runs/distributed");
     const page = await open(browser, server);
     const heat = page.locator("#heat");
 
@@ -206,7 +206,7 @@ const tests = {
 
 const large = {
   async "1,000 ranks and a million points"(browser) {
-    const run = new MadeUpRun(path.join(scratch, "runs", "large"), { workers: 1000 });
+    const run = new FakeRun(path.join(scratch, "runs", "large"), { workers: 1000 });
     const file = fs.openSync(run.file("events", "rank-0.jsonl"), "a");
     for (let from = 1; from <= 1e6; from += 10000) {
       let text = "";

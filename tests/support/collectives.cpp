@@ -85,17 +85,18 @@ void check_reductions(Communicator& comm, Checker& checker, int64_t count) {
     const torch::Tensor wanted = (torch::arange(count) % 5 * size + size * (size - 1) / 2).to(type);
     checker.expect(fmt::format("sum of {} {}", count, toString(type)), sum, wanted);
   }
-  torch::Tensor most = checker.on(numbers(count, comm.rank(), torch::kFloat32));
-  comm.all_reduce(most, Reduction::Max);
-  torch::Tensor most_half = checker.on(numbers(count, comm.rank(), torch::kBFloat16));
-  comm.all_reduce(most_half, Reduction::Max);
+  torch::Tensor maximum = checker.on(numbers(count, comm.rank(), torch::kFloat32));
+  comm.all_reduce(maximum, Reduction::Max);
+  torch::Tensor max_half = checker.on(numbers(count, comm.rank(), torch::kBFloat16));
+  comm.all_reduce(max_half, Reduction::Max);
   checker.expect(fmt::format("max of {} bfloat16", count),
-                 most_half,
+                 max_half,
                  numbers(count, size - 1, torch::kBFloat16));
-  checker.expect(fmt::format("max of {}", count), most, numbers(count, size - 1, torch::kFloat32));
-  torch::Tensor least = checker.on(numbers(count, comm.rank(), torch::kInt64));
-  comm.all_reduce(least, Reduction::Min);
-  checker.expect(fmt::format("min of {}", count), least, numbers(count, 0, torch::kInt64));
+  checker.expect(
+      fmt::format("max of {}", count), maximum, numbers(count, size - 1, torch::kFloat32));
+  torch::Tensor minimum = checker.on(numbers(count, comm.rank(), torch::kInt64));
+  comm.all_reduce(minimum, Reduction::Min);
+  checker.expect(fmt::format("min of {}", count), minimum, numbers(count, 0, torch::kInt64));
 }
 
 void check_transport(Communicator& comm, Checker& checker, int64_t count) {
@@ -173,11 +174,11 @@ void check_subsets(Communicator& comm, Checker& checker) {
           "sum in the subset", sum, torch::full({1000}, count * (count + 1) / 2, torch::kFloat32));
     }
   }
-  const std::unique_ptr<Communicator> beside = comm.subset(comm.size());
+  const std::unique_ptr<Communicator> second = comm.subset(comm.size());
   torch::Tensor there = checker.on(torch::full({70000}, comm.rank() + 1, torch::kFloat32));
   torch::Tensor here = checker.on(torch::full({70000}, comm.rank() + 1, torch::kFloat64));
   {
-    const std::jthread other([&] { beside->all_reduce(there); });
+    const std::jthread other([&] { second->all_reduce(there); });
     comm.all_reduce(here);
   }
   const int sum = comm.size() * (comm.size() + 1) / 2;

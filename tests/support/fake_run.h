@@ -180,7 +180,7 @@ class FakeRun {
   }
 
  private:
-  os::TemporaryDirectory directory_{"made-up-gang"};
+  os::TemporaryDirectory directory_{"fake-run"};
 };
 
 }  // namespace lockstep::testing

@@ -56,7 +56,7 @@ class FakeRuns {
   const std::filesystem::path& here() const { return directory_.path(); }
 
  private:
-  os::TemporaryDirectory directory_{"made-up-runs"};
+  os::TemporaryDirectory directory_{"fake-runs"};
 };
 
 }  // namespace lockstep::testing

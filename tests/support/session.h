@@ -15,8 +15,8 @@ inline Session make_session(Communicator& comm,
   auto parts = std::make_unique<train::SessionParts>();
   parts->flags = std::move(flags);
   parts->flags.convolution = "im2col";
-  parts->placement.place.rank = comm.rank();
-  parts->placement.place.world_size = comm.size();
+  parts->placement.worker.rank = comm.rank();
+  parts->placement.worker.world_size = comm.size();
   parts->communicator = &comm;
   parts->device = device;
   parts->run_dir = contract::RunDirectory(run_dir);

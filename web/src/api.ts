@@ -116,11 +116,11 @@ export const marks = (run: string) => get<{ marks: Mark[] }>("/api/marks", { run
 export const heat = (run: string) => get<Heat>("/api/heat", { run });
 export const series = (run: string, name: string) => get<Series>("/api/series", { run, name });
 
-export interface LogWish {
+export interface LogRequest {
   run: string;
   rank: number;
   attempt?: number;
   search?: string;
   after?: number;
 }
-export const logs = (wish: LogWish) => get<LogPage>("/api/logs", { ...wish });
+export const logs = (request: LogRequest) => get<LogPage>("/api/logs", { ...request });

@@ -103,8 +103,8 @@ export class Zoom {
   pan(share: number): void {
     const seen = this.range ?? this.extent();
     if (seen) {
-      const way = (seen.max - seen.min) * share;
-      this.set({ min: seen.min + way, max: seen.max + way });
+      const distance = (seen.max - seen.min) * share;
+      this.set({ min: seen.min + distance, max: seen.max + distance });
     }
   }
 
@@ -121,7 +121,7 @@ const kHeight = 200;
 
 export class Chart {
   readonly element: HTMLElement;
-  private readonly place: HTMLElement;
+  private readonly container: HTMLElement;
   private readonly table: HTMLElement;
   private readonly details: HTMLDetailsElement;
   private plot: uPlot | null = null;
@@ -135,15 +135,15 @@ export class Chart {
     readonly title: string,
     private readonly zoom: Zoom,
   ) {
-    this.place = make("div", { class: "plot" });
+    this.container = make("div", { class: "plot" });
     this.table = make("div", { class: "values" });
     this.details = make("details", {}, make("summary", {}, "Values"), this.table);
     this.details.addEventListener("toggle", () => this.list());
     this.element = make("figure", { "data-chart": title, tabindex: "0", role: "group", "aria-label": title });
-    this.element.append(make("figcaption", {}, title), this.place, this.details);
+    this.element.append(make("figcaption", {}, title), this.container, this.details);
     this.element.addEventListener("keydown", (event) => this.key(event));
     zoom.add(this);
-    new ResizeObserver(() => this.plot?.setSize({ width: this.width(), height: kHeight })).observe(this.place);
+    new ResizeObserver(() => this.plot?.setSize({ width: this.width(), height: kHeight })).observe(this.container);
   }
 
   // Draws the curves; `anew` creates the plot again after a change of colours.
@@ -164,7 +164,7 @@ export class Chart {
     if (!this.plot || anew || shape !== this.shape) {
       this.plot?.destroy();
       this.shape = shape;
-      this.plot = new uPlot(this.options(), this.data, this.place);
+      this.plot = new uPlot(this.options(), this.data, this.container);
     } else {
       this.plot.setData(this.data, false);
     }
@@ -189,7 +189,7 @@ export class Chart {
   }
 
   private width(): number {
-    return Math.max(200, this.place.clientWidth);
+    return Math.max(200, this.container.clientWidth);
   }
 
   private label(x: number): string {
@@ -297,8 +297,8 @@ export class Chart {
     event.stopImmediatePropagation();
     const each = (max - min) / plot.over.clientWidth;
     const move = (now: MouseEvent) => {
-      const way = (event.clientX - now.clientX) * each;
-      this.zoom.set({ min: min + way, max: max + way });
+      const distance = (event.clientX - now.clientX) * each;
+      this.zoom.set({ min: min + distance, max: max + distance });
     };
     const up = () => {
       document.removeEventListener("mousemove", move);

@@ -15,8 +15,8 @@ const kNames: Record<Quantity, string> = {
 };
 
 export class RankGrid {
-  private readonly canvas = make("canvas", { tabindex: "0", role: "application", "aria-describedby": "rank-told" });
-  private readonly told = make("p", { id: "rank-told", "aria-live": "polite" });
+  private readonly canvas = make("canvas", { tabindex: "0", role: "application", "aria-describedby": "rank-caption" });
+  private readonly caption = make("p", { id: "rank-caption", "aria-live": "polite" });
   private readonly note = make("p", { class: "note" });
   private readonly choice = make("select", { "aria-label": "Quantity shown in the cells" });
   private workers: Workers | null = null;
@@ -24,12 +24,12 @@ export class RankGrid {
   private columns = 1;
   private cell = 20;
 
-  constructor(place: HTMLElement, open: (rank: number) => void) {
+  constructor(container: HTMLElement, open: (rank: number) => void) {
     for (const [key, name] of Object.entries(kNames)) {
       this.choice.append(make("option", { value: key }, name));
     }
     const head = make("div", { class: "head" }, make("h2", {}, "Ranks"), this.choice);
-    place.append(head, make("div", { class: "canvas" }, this.canvas), this.told, this.note);
+    container.append(head, make("div", { class: "canvas" }, this.canvas), this.caption, this.note);
     this.choice.addEventListener("change", () => this.draw());
     this.canvas.addEventListener("mousemove", (event) => this.pick(event));
     this.canvas.addEventListener("click", (event) => {
@@ -37,7 +37,7 @@ export class RankGrid {
       this.open(open);
     });
     this.canvas.addEventListener("keydown", (event) => this.key(event, open));
-    new ResizeObserver(() => this.draw()).observe(place);
+    new ResizeObserver(() => this.draw()).observe(container);
   }
 
   show(snapshot: Snapshot): void {
@@ -54,24 +54,24 @@ export class RankGrid {
   // 0 to 1, or null if unknown.
   private share(i: number): number | null {
     const workers = this.workers!;
-    const ratio = (value: number | null, most: number | null) =>
-      value === null || !most ? null : Math.min(1, value / most);
+    const ratio = (value: number | null, maximum: number | null) =>
+      value === null || !maximum ? null : Math.min(1, value / maximum);
     switch (this.choice.value as Quantity) {
       case "utilisation":
         return workers.utilisation[i];
       case "memory":
-        return ratio(workers.memory_bytes[i], workers.memory_total_bytes[i] ?? this.most(workers.memory_bytes));
+        return ratio(workers.memory_bytes[i], workers.memory_total_bytes[i] ?? this.maximum(workers.memory_bytes));
       case "power":
-        return ratio(workers.power_watts[i], this.most(workers.power_watts));
+        return ratio(workers.power_watts[i], this.maximum(workers.power_watts));
       case "cores":
-        return ratio(workers.cores[i], this.most(workers.cores));
+        return ratio(workers.cores[i], this.maximum(workers.cores));
       case "behind":
         return Math.min(1, workers.behind[i] / 10);
     }
   }
 
-  private most(values: (number | null)[]): number {
-    return values.reduce<number>((most, value) => Math.max(most, value ?? 0), 0);
+  private maximum(values: (number | null)[]): number {
+    return values.reduce<number>((maximum, value) => Math.max(maximum, value ?? 0), 0);
   }
 
   draw(): void {
@@ -119,14 +119,14 @@ export class RankGrid {
       }
     }
     this.canvas.setAttribute("aria-label", `${count} ranks, ${kNames[this.choice.value as Quantity]}; arrow keys choose one, Enter shows its log`);
-    this.tell();
+    this.describe();
   }
 
-  private tell(): void {
+  private describe(): void {
     const workers = this.workers!;
     const i = this.chosen;
     if (i >= workers.rank.length) {
-      this.told.textContent = "No rank has reported yet.";
+      this.caption.textContent = "No rank has reported yet.";
       return;
     }
     const parts = [`rank ${workers.rank[i]}`];
@@ -147,8 +147,8 @@ export class RankGrid {
       parts.push("ended");
     }
     const text = parts.join(" · ");
-    if (this.told.textContent !== text) {
-      this.told.textContent = text;
+    if (this.caption.textContent !== text) {
+      this.caption.textContent = text;
     }
   }
 
@@ -169,13 +169,13 @@ export class RankGrid {
   }
 
   private key(event: KeyboardEvent, open: (rank: number) => void): void {
-    const ways: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns };
-    const way = ways[event.key];
+    const moves: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns };
+    const move = moves[event.key];
     if (event.key === "Enter") {
       this.open(open);
-    } else if (way !== undefined && this.workers) {
+    } else if (move !== undefined && this.workers) {
       event.preventDefault();
-      this.chosen = Math.min(this.workers.rank.length - 1, Math.max(0, this.chosen + way));
+      this.chosen = Math.min(this.workers.rank.length - 1, Math.max(0, this.chosen + move));
       this.draw();
     }
   }

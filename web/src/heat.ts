@@ -16,18 +16,18 @@ function mix(from: number[], to: number[], share: number): number[] {
 
 export class HeatMap {
   private readonly canvas = make("canvas", { role: "img" });
-  private readonly told = make("p", { class: "note", "aria-live": "polite" });
+  private readonly caption = make("p", { class: "note", "aria-live": "polite" });
   private readonly section: HTMLElement;
   private heat: Heat | null = null;
   private origin = 0;
 
-  constructor(place: HTMLElement) {
-    this.section = place;
+  constructor(container: HTMLElement) {
+    this.section = container;
     this.hide();
-    place.append(make("div", { class: "head" }, make("h2", {}, "Stragglers")), make("div", { class: "canvas" }, this.canvas), this.told);
+    container.append(make("div", { class: "head" }, make("h2", {}, "Stragglers")), make("div", { class: "canvas" }, this.canvas), this.caption);
     this.canvas.addEventListener("mousemove", (event) => this.point(event));
-    this.canvas.addEventListener("mouseleave", () => this.tell());
-    new ResizeObserver(() => this.draw()).observe(place);
+    this.canvas.addEventListener("mouseleave", () => this.describe());
+    new ResizeObserver(() => this.draw()).observe(container);
   }
 
   // For a run with one rank, which cannot have stragglers.
@@ -41,7 +41,7 @@ export class HeatMap {
     this.origin = origin;
     this.section.hidden = heat.ranks.length < 2 || heat.time.length === 0;
     this.draw();
-    this.tell();
+    this.describe();
   }
 
   draw(): void {
@@ -72,11 +72,11 @@ export class HeatMap {
     context.drawImage(small, 0, 0, this.canvas.clientWidth, height);
   }
 
-  private tell(): void {
+  private describe(): void {
     const heat = this.heat!;
     const slowest = heat.slowest.map((one) => `rank ${one.rank} ${one.percent} %`).join(", ");
     const text = `Own step time relative to the median of all ranks: blue is faster, orange is slower. Slowest: ${slowest || "none"}.`;
-    this.told.textContent = text;
+    this.caption.textContent = text;
     this.canvas.setAttribute("aria-label", `${heat.ranks.length} ranks over time. ${text}`);
   }
 
@@ -88,6 +88,6 @@ export class HeatMap {
     const row = Math.min(heat.ranks.length - 1, Math.floor((event.offsetY / this.canvas.clientHeight) * heat.ranks.length));
     const column = Math.min(heat.time.length - 1, Math.floor((event.offsetX / this.canvas.clientWidth) * heat.time.length));
     const percent = heat.percent[row]?.[column];
-    this.told.textContent = `rank ${heat.ranks[row]}, ${format.duration(heat.time[column] - this.origin)} after the start: ${percent === null || percent === undefined ? "unknown" : `${percent} % of the median`}`;
+    this.caption.textContent = `rank ${heat.ranks[row]}, ${format.duration(heat.time[column] - this.origin)} after the start: ${percent === null || percent === undefined ? "unknown" : `${percent} % of the median`}`;
   }
 }

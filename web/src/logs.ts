@@ -4,7 +4,7 @@ import * as api from "./api";
 import { make } from "./dom";
 import * as format from "./format";
 
-const kMostLines = 2000;
+const kMaxLines = 2000;
 
 export class LogPane {
   private readonly rank = make("input", { type: "number", min: "0", value: "0", "aria-label": "Rank" });
@@ -12,16 +12,16 @@ export class LogPane {
   private readonly search = make("input", { type: "search", placeholder: "search", "aria-label": "Search the log" });
   private readonly follow = make("input", { type: "checkbox", checked: "" });
   private readonly lines = make("pre", { tabindex: "0", "aria-label": "Log lines" });
-  private readonly told = make("p", { class: "note", role: "status" });
+  private readonly status = make("p", { class: "note", role: "status" });
   private run = "";
   private next: number | null = null;
-  private turn = 0; // number of the current request; responses to older ones are dropped
+  private requestNumber = 0; // of the current request; responses to older ones are dropped
 
-  constructor(place: HTMLElement) {
+  constructor(container: HTMLElement) {
     this.attempt.append(make("option", { value: "" }, "newest attempt"));
     const head = make("div", { class: "head" });
     head.append(make("h2", {}, "Log"), make("label", {}, "rank ", this.rank), this.attempt, this.search, make("label", {}, this.follow, " follow"));
-    place.append(head, this.lines, this.told);
+    container.append(head, this.lines, this.status);
     let pause = 0;
     this.search.addEventListener("input", () => {
       clearTimeout(pause);
@@ -43,7 +43,7 @@ export class LogPane {
   // Appends lines that have been written since the last request.
   async more(): Promise<void> {
     if (this.next !== null) {
-      await this.ask(this.next);
+      await this.request(this.next);
     } else {
       await this.reload();
     }
@@ -51,11 +51,11 @@ export class LogPane {
 
   private async reload(): Promise<void> {
     this.next = null;
-    await this.ask(undefined);
+    await this.request(undefined);
   }
 
-  private async ask(after: number | undefined): Promise<void> {
-    const turn = ++this.turn;
+  private async request(after: number | undefined): Promise<void> {
+    const requestNumber = ++this.requestNumber;
     try {
       const page = await api.logs({
         run: this.run,
@@ -64,13 +64,13 @@ export class LogPane {
         search: this.search.value || undefined,
         after,
       });
-      if (turn === this.turn) {
+      if (requestNumber === this.requestNumber) {
         this.show(page, after !== undefined);
       }
     } catch (fault) {
-      if (turn === this.turn) {
+      if (requestNumber === this.requestNumber) {
         this.lines.replaceChildren();
-        this.told.textContent = fault instanceof Error ? fault.message : String(fault);
+        this.status.textContent = fault instanceof Error ? fault.message : String(fault);
       }
     }
   }
@@ -88,7 +88,7 @@ export class LogPane {
       this.lines.replaceChildren();
     }
     this.lines.append(...page.lines.map((line) => this.line(line)));
-    while (this.lines.childElementCount > kMostLines) {
+    while (this.lines.childElementCount > kMaxLines) {
       this.lines.firstElementChild!.remove();
     }
     this.next = page.next;
@@ -98,7 +98,7 @@ export class LogPane {
     const shown = this.lines.childElementCount;
     const what = this.search.value ? `${shown} lines that contain “${this.search.value}”` : `${shown} lines`;
     const part = page.searched_from > 0 && this.search.value ? `, in the last ${format.bytes(page.size - page.searched_from)}` : "";
-    this.told.textContent = `rank ${page.rank}, attempt ${page.attempt}: ${what}${part}; total ${format.bytes(page.size)}`;
+    this.status.textContent = `rank ${page.rank}, attempt ${page.attempt}: ${what}${part}; total ${format.bytes(page.size)}`;
   }
 
   private line(line: api.LogLine): HTMLElement {

@@ -45,12 +45,12 @@ class Page {
       this.logs.open(this.first().entry.id, rank);
       byId("logs").scrollIntoView({ block: "nearest" });
     });
-    const place = byId("charts");
+    const container = byId("charts");
     for (const [title] of kCharts) {
-      place.append(this.chart(title).element);
+      container.append(this.chart(title).element);
     }
     this.more.addEventListener("change", () => this.add(this.more.value));
-    place.append(this.more);
+    container.append(this.more);
     this.listen();
   }
 
@@ -230,7 +230,7 @@ class Page {
     click("right", () => this.zoom.pan(0.2));
     click("in", () => this.zoom.scale(0.5));
     click("out", () => this.zoom.scale(2));
-    click("theme", () => this.turn());
+    click("theme", () => this.toggleTheme());
     byId<HTMLSelectElement>("axis").addEventListener("change", (event) => {
       this.axis = (event.target as HTMLSelectElement).value as Axis;
       this.zoom.set(null);
@@ -242,12 +242,12 @@ class Page {
       if (!isText && event.key === "0") {
         this.zoom.set(null);
       } else if (!isText && event.key === "t") {
-        this.turn();
+        this.toggleTheme();
       }
     });
   }
 
-  private turn(): void {
+  private toggleTheme(): void {
     const root = document.documentElement;
     const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = isDark ? "light" : "dark";

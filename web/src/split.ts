@@ -12,16 +12,16 @@ const kPhases: [keyof Workers, string][] = [
 ];
 
 function mean(values: (number | null)[]): number | null {
-  const told = values.filter((value): value is number => value !== null);
-  return told.length === 0 ? null : told.reduce((sum, value) => sum + value, 0) / told.length;
+  const known = values.filter((value): value is number => value !== null);
+  return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length;
 }
 
-export function showSplit(place: HTMLElement, snapshot: Snapshot): void {
+export function showSplit(container: HTMLElement, snapshot: Snapshot): void {
   const parts = kPhases
     .map(([column, name]) => ({ name, seconds: mean(snapshot.workers[column] as (number | null)[]) }))
     .filter((part): part is { name: string; seconds: number } => part.seconds !== null && part.seconds > 0);
   const sum = parts.reduce((all, part) => all + part.seconds, 0);
-  place.hidden = parts.length === 0;
+  container.hidden = parts.length === 0;
   const bar = make("div", { class: "bar", "aria-hidden": "true" });
   const legend = make("ul", { class: "legend" });
   for (const part of parts) {
@@ -33,5 +33,5 @@ export function showSplit(place: HTMLElement, snapshot: Snapshot): void {
       make("li", { "data-phase": part.name, "data-value": String(part.seconds) }, make("span", { class: `dot ${part.name}` }), `${part.name} ${format.duration(part.seconds)} (${format.percent(share)})`),
     );
   }
-  place.replaceChildren(make("div", { class: "head" }, make("h2", {}, "Step time")), bar, legend);
+  container.replaceChildren(make("div", { class: "head" }, make("h2", {}, "Step time")), bar, legend);
 }

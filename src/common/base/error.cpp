@@ -33,8 +33,8 @@ Error&& Error::hint(std::string_view text) && {
 // Rebuilt after each line, so that what() is complete at any time. The labels form one column:
 //
 //   cannot find the program 'srun'
-//     looked in: /usr/bin:/bin  (PATH)
-//     try:       module load slurm
+//     searched: /usr/bin:/bin  (PATH)
+//     try:      module load slurm
 void Error::render() {
   size_t width = 0;
   for (const Line& line : lines_) {

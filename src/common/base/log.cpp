@@ -43,9 +43,9 @@ std::shared_ptr<spdlog::logger>& logger() {
 
 }  // namespace
 
-void open(Level least, std::string_view speaker) {
+void open(Level minimum, std::string_view speaker) {
   logger() = make_logger(speaker);
-  logger()->set_level(to_spdlog(least));
+  logger()->set_level(to_spdlog(minimum));
 }
 
 // Flushed at once: the last line before an abort or a SIGKILL is the most valuable one, and stderr

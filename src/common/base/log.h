@@ -11,7 +11,7 @@ namespace lockstep::log {
 enum class Level { Debug, Info, Warn, Error };
 
 // Sets the minimum level and the prefix ("rank 3"). Call once, at the start of a process.
-void open(Level least, std::string_view speaker);
+void open(Level minimum, std::string_view speaker);
 
 void write(Level level, std::string_view text);
 

@@ -14,15 +14,15 @@ double quantile(std::span<const double> values, double share) {
   }
   std::vector<double> sorted(values.begin(), values.end());
   std::ranges::sort(sorted);
-  const double place = share * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(place);
+  const double index = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(index);
   const size_t above = std::min(below + 1, sorted.size() - 1);
-  return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
+  return std::lerp(sorted[below], sorted[above], index - static_cast<double>(below));
 }
 
 // nth_element instead of sorting: linear time, and the order of the other values does not matter.
-double value_at(std::vector<double>& values, size_t place) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(place);
+double value_at(std::vector<double>& values, size_t index) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(index);
   std::nth_element(values.begin(), at, values.end());
   return *at;
 }

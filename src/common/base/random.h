@@ -27,9 +27,9 @@ class Random {
     return value % bound;
   }
 
-  // Uniform in [least, most].
-  int64_t between(int64_t least, int64_t most) {
-    return least + static_cast<int64_t>(below(static_cast<uint64_t>(most - least) + 1));
+  // Uniform in [minimum, maximum].
+  int64_t between(int64_t minimum, int64_t maximum) {
+    return minimum + static_cast<int64_t>(below(static_cast<uint64_t>(maximum - minimum) + 1));
   }
 
  private:

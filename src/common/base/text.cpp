@@ -53,10 +53,11 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
-std::string name_some(std::span<const std::string> names, size_t most) {
-  return names.size() <= most
+std::string name_some(std::span<const std::string> names, size_t maximum) {
+  return names.size() <= maximum
              ? join(names, ", ")
-             : fmt::format("{} and {} more", join(names.first(most), ", "), names.size() - most);
+             : fmt::format(
+                   "{} and {} more", join(names.first(maximum), ", "), names.size() - maximum);
 }
 
 std::string plural(int64_t count, std::string_view noun) {

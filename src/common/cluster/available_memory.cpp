@@ -29,8 +29,8 @@ int64_t find_value(std::string_view text, std::string_view key) {
   return 0;
 }
 
-int64_t number_in(const fs::path& file, int64_t otherwise) {
-  return find_integer(trim(read_kernel_text(file))).value_or(otherwise);
+int64_t number_in(const fs::path& file, int64_t fallback) {
+  return find_integer(trim(read_kernel_text(file))).value_or(fallback);
 }
 
 int64_t limit_of(const fs::path& folder, bool is_second) {
@@ -68,21 +68,21 @@ int64_t available_memory_bytes() {
 int64_t available_memory_bytes(std::string_view meminfo,
                                std::string_view membership,
                                const fs::path& mount) {
-  int64_t least = find_value(meminfo, "MemAvailable:") * 1024;
+  int64_t minimum = find_value(meminfo, "MemAvailable:") * 1024;
   for (const fs::path& folder : cgroup_folders(membership, mount, "memory")) {
-    least = std::min(least, left_in(folder));
+    minimum = std::min(minimum, left_in(folder));
   }
-  return least;
+  return minimum;
 }
 
 int64_t memory_limit_bytes(std::string_view meminfo,
                            std::string_view membership,
                            const fs::path& mount) {
-  int64_t least = find_value(meminfo, "MemTotal:") * 1024;
+  int64_t minimum = find_value(meminfo, "MemTotal:") * 1024;
   for (const fs::path& folder : cgroup_folders(membership, mount, "memory")) {
-    least = std::min(least, limit_of(folder, is_second_version(folder)));
+    minimum = std::min(minimum, limit_of(folder, is_second_version(folder)));
   }
-  return least;
+  return minimum;
 }
 
 }  // namespace lockstep::cluster

@@ -98,11 +98,11 @@ class Deal {
     return std::abs(preferred_[worker].value_or(units_[unit].numa_node) - units_[unit].numa_node);
   }
 
-  // Nearest first, at a distance of at most `most`.
-  std::vector<size_t> free_units(size_t worker, std::optional<int> most) const {
+  // Nearest first, at a distance of at most `maximum`.
+  std::vector<size_t> free_units(size_t worker, std::optional<int> maximum) const {
     std::vector<size_t> free;
     for (size_t unit = 0; unit < units_.size(); ++unit) {
-      if (!is_taken_[unit] && (!most || distance(worker, unit) <= *most)) {
+      if (!is_taken_[unit] && (!maximum || distance(worker, unit) <= *maximum)) {
         free.push_back(unit);
       }
     }

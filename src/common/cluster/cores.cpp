@@ -44,13 +44,13 @@ std::optional<double> find_quota_in(const fs::path& group) {
 }  // namespace
 
 std::optional<double> find_cpu_quota(std::string_view membership, const fs::path& mount) {
-  std::optional<double> least;
+  std::optional<double> minimum;
   for (const fs::path& group : cgroup_folders(membership, mount, "cpu")) {
     if (const auto quota = find_quota_in(group)) {
-      least = std::min(*quota, least.value_or(*quota));
+      minimum = std::min(*quota, minimum.value_or(*quota));
     }
   }
-  return least;
+  return minimum;
 }
 
 // The bound keeps a huge quota within the range of int; the mask is smaller in any case.

@@ -12,8 +12,8 @@ namespace lockstep::cluster {
 namespace {
 
 // 10^18 fits into int64_t.
-constexpr size_t kMostDigits = 18;
-constexpr int kMostBrackets = 16;
+constexpr size_t kMaxDigits = 18;
+constexpr int kMaxBrackets = 16;
 constexpr size_t kLongestName = 255;  // limit of DNS
 constexpr std::string_view kDigits = "0123456789";
 constexpr std::string_view kLetters =
@@ -22,7 +22,7 @@ constexpr std::string_view kListHint = "a list such as n[1-3,7],login";
 
 // One end of a range: "08" keeps two digits.
 int64_t require_index(std::string_view text, std::string_view part, const HostText& source) {
-  const bool is_plain = !text.empty() && text.size() <= kMostDigits &&
+  const bool is_plain = !text.empty() && text.size() <= kMaxDigits &&
                         text.find_first_not_of(kDigits) == std::string_view::npos;
   if (!is_plain) {
     source.refuse(part, "a number or a range such as 08-10", kListHint);
@@ -80,9 +80,9 @@ bool is_address_in_brackets(std::string_view item) {
 }  // namespace
 
 std::string quote(std::string_view text) {
-  constexpr size_t kMost = 160;
-  return text.size() <= kMost ? fmt::format("'{}'", text)
-                              : fmt::format("'{}...'", text.substr(0, kMost));
+  constexpr size_t kMaximum = 160;
+  return text.size() <= kMaximum ? fmt::format("'{}'", text)
+                                 : fmt::format("'{}...'", text.substr(0, kMaximum));
 }
 
 HostText::HostText(std::string_view what, std::string_view text)
@@ -98,8 +98,8 @@ void HostText::refuse(std::string_view part,
 }
 
 void require_room(size_t hosts, std::string_view part, const HostText& source) {
-  if (hosts > kMostHosts) {
-    source.refuse(part, fmt::format("at most {} names", kMostHosts), "use a shorter range");
+  if (hosts > kMaxHosts) {
+    source.refuse(part, fmt::format("at most {} names", kMaxHosts), "use a shorter range");
   }
 }
 
@@ -125,8 +125,8 @@ std::vector<std::string_view> split_outside_brackets(std::string_view text, char
 // last bracket fastest. The room is checked before each product, because a short text such as
 // "[0-99999][0-99999]" can ask for any number of names.
 std::vector<std::string> expand_name(std::string_view item, const HostText& source) {
-  if (std::count(item.begin(), item.end(), '[') > kMostBrackets) {
-    source.refuse(item, fmt::format("at most {} brackets in a name", kMostBrackets), kListHint);
+  if (std::count(item.begin(), item.end(), '[') > kMaxBrackets) {
+    source.refuse(item, fmt::format("at most {} brackets in a name", kMaxBrackets), kListHint);
   }
   std::vector<std::string> names = {""};
   std::string_view rest = item;

@@ -10,8 +10,8 @@
 // Shared parts of the host list parsers: names with Slurm's brackets, and error messages.
 namespace lockstep::cluster {
 
-inline constexpr size_t kMostHosts = 100'000;
-inline constexpr int64_t kMostSlots = 1 << 20;
+inline constexpr size_t kMaxHosts = 100'000;
+inline constexpr int64_t kMaxSlots = 1 << 20;
 
 // In quotes, truncated if long: a list can have thousands of hosts.
 std::string quote(std::string_view text);

@@ -21,8 +21,8 @@ int require_slots(std::string_view text,
                   const HostText& source,
                   std::string_view hint) {
   const auto slots = find_integer(text);
-  if (!slots || *slots < 1 || *slots > kMostSlots) {
-    source.refuse(part, fmt::format("slots from 1 to {}", kMostSlots), hint);
+  if (!slots || *slots < 1 || *slots > kMaxSlots) {
+    source.refuse(part, fmt::format("slots from 1 to {}", kMaxSlots), hint);
   }
   return static_cast<int>(*slots);
 }
@@ -112,11 +112,11 @@ std::vector<int> expand_counts(std::string_view text, std::string_view what) {
     const auto times = find_integer(is_closed        ? repeat.substr(2, repeat.size() - 3)
                                     : repeat.empty() ? "1"
                                                      : "");
-    if (!count || *count < 0 || *count > kMostSlots || times.value_or(0) < 1) {
+    if (!count || *count < 0 || *count > kMaxSlots || times.value_or(0) < 1) {
       source.refuse(part, "COUNT or COUNT(xTIMES)", kHint);
     }
-    if (*times > static_cast<int64_t>(kMostHosts - counts.size())) {
-      source.refuse(part, fmt::format("at most {} counts", kMostHosts), kHint);
+    if (*times > static_cast<int64_t>(kMaxHosts - counts.size())) {
+      source.refuse(part, fmt::format("at most {} counts", kMaxHosts), kHint);
     }
     counts.insert(counts.end(), static_cast<size_t>(*times), static_cast<int>(*count));
   }
@@ -142,8 +142,8 @@ std::vector<Host> parse_hostfile(std::string_view text, std::string_view name) {
   int number = 0;
   for (const std::string& line : split(text, '\n')) {
     ++number;
-    const std::string_view told = std::string_view(line).substr(0, line.find('#'));
-    const std::vector<std::string_view> words = split_words(told);
+    const std::string_view content = std::string_view(line).substr(0, line.find('#'));
+    const std::vector<std::string_view> words = split_words(content);
     if (!words.empty()) {
       // For messages: the line without its comment and surrounding blanks.
       const std::string_view trimmed(

@@ -23,9 +23,9 @@ std::string read_line(const fs::path& path) {
 }
 
 int speed_of(const fs::path& interface) {
-  const auto told = find_integer(read_line(interface / "speed"));
-  constexpr int64_t kMost = 100'000'000;  // drivers report "unknown" as -1 or 2^32 - 1
-  return told && *told > 0 && *told <= kMost ? static_cast<int>(*told) : 0;
+  const auto reported = find_integer(read_line(interface / "speed"));
+  constexpr int64_t kMaximum = 100'000'000;  // drivers report "unknown" as -1 or 2^32 - 1
+  return reported && *reported > 0 && *reported <= kMaximum ? static_cast<int>(*reported) : 0;
 }
 
 // A RoCE adapter is an Ethernet interface whose PCI device also has a folder "infiniband".
@@ -37,13 +37,13 @@ bool has_rdma_device(const fs::path& interface) {
 
 // A VLAN or a bond supports RDMA if the device below it does; a bridge does not forward it.
 bool has_rdma(const fs::path& net, const std::string& name, int depth = 0) {
-  constexpr int kMostLayers = 3;  // a VLAN on a bond on a device
+  constexpr int kMaxLayers = 3;  // a VLAN on a bond on a device
   constexpr std::string_view kLower = "lower_";
   const fs::path interface = net / name;
   if (has_rdma_device(interface)) {
     return true;
   }
-  if (depth == kMostLayers || os::exists(interface / "bridge")) {
+  if (depth == kMaxLayers || os::exists(interface / "bridge")) {
     return false;
   }
   const std::vector<std::string> names = os::find_names(interface);

@@ -81,10 +81,10 @@ std::optional<Value> find(nvml::Result (*call)(Parameters...), Arguments... argu
 
 std::string find_text(nvml::Result (*call)(nvml::Device, char*, unsigned), nvml::Device device) {
   std::array<char, 96> text{};
-  const bool is_told =
+  const bool is_available =
       call != nullptr &&
       call(device, text.data(), static_cast<unsigned>(text.size())) == nvml::kSuccess;
-  return is_told ? std::string(text.data()) : std::string();
+  return is_available ? std::string(text.data()) : std::string();
 }
 
 std::optional<double> scaled(const auto& value, double factor) {
@@ -177,9 +177,9 @@ class Nvml::Driver {
 
   // Reads pending events; limited, so that a flood of events cannot block the sampler.
   void take_events() {
-    constexpr int kMostAtOnce = 64;
+    constexpr int kMaxAtOnce = 64;
     nvml::EventData event{};
-    for (int taken = 0; events_ != nullptr && calls_.wait != nullptr && taken < kMostAtOnce &&
+    for (int taken = 0; events_ != nullptr && calls_.wait != nullptr && taken < kMaxAtOnce &&
                         calls_.wait(events_, &event, 0) == nvml::kSuccess;
          ++taken) {
       for (Gpu& gpu : gpus_) {
@@ -256,10 +256,10 @@ class Nvml::Driver {
     value.field = field;
     value.scope = scope;
     Counter& counter = gpu.counters[field];
-    const bool is_told = calls_.fields != nullptr &&
-                         calls_.fields(gpu.device, 1, &value) == nvml::kSuccess &&
-                         value.result == nvml::kSuccess;
-    if (!is_told) {
+    const bool is_available = calls_.fields != nullptr &&
+                              calls_.fields(gpu.device, 1, &value) == nvml::kSuccess &&
+                              value.result == nvml::kSuccess;
+    if (!is_available) {
       counter.before.reset();
       return std::nullopt;
     }

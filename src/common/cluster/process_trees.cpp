@@ -25,7 +25,7 @@ constexpr int64_t kReadAllAgain = 30;
 // The proportional share of memory requires a walk over all pages: only at this interval, and never
 // in a large process.
 constexpr int64_t kShareAgain = 10;
-constexpr int64_t kMostWalkedBytes = int64_t{16} << 30;
+constexpr int64_t kMaxWalkedBytes = int64_t{16} << 30;
 
 }  // namespace
 
@@ -104,7 +104,7 @@ ProcessTrees::Members ProcessTrees::find_members(std::span<const int> roots,
 // ratio.
 int64_t ProcessTrees::measure_memory(Member& member, bool is_alone) const {
   const int64_t resident = member.reading.resident_bytes;
-  if (is_alone || resident <= 0 || resident > kMostWalkedBytes) {
+  if (is_alone || resident <= 0 || resident > kMaxWalkedBytes) {
     return resident;
   }
   if (looks_ >= member.next_share) {

@@ -28,7 +28,7 @@ std::set<int> read_devices(std::string_view text, std::string_view part, const H
   std::set<int> devices;
   for (const std::string_view word : split_outside_brackets(text, ',')) {
     const auto device = find_integer(word);
-    if (!device || *device < 0 || *device >= kMostSlots) {
+    if (!device || *device < 0 || *device >= kMaxSlots) {
       source.refuse(part, "device numbers, separated by commas", kSelectionHint);
     }
     devices.insert(static_cast<int>(*device));
@@ -56,10 +56,10 @@ std::vector<Selected> read_selection(std::string_view text, const HostText& sour
 }
 
 std::string names_of(const std::vector<Host>& hosts) {
-  constexpr size_t kMost = 8;
+  constexpr size_t kMaximum = 8;
   std::vector<std::string> names;
   for (const Host& host : hosts) {
-    if (names.size() == kMost) {
+    if (names.size() == kMaximum) {
       names.push_back(fmt::format("... ({} total)", hosts.size()));
       break;
     }
@@ -95,10 +95,10 @@ void require_known(const Selected& selected, const std::vector<Host>& hosts, con
   const auto host = std::find_if(hosts.begin(), hosts.end(), [&selected](const Host& one) {
     return one.name == selected.host;
   });
-  const std::string asked = fmt::format("{} {}", filter.flag, quote(filter.text));
+  const std::string requested = fmt::format("{} {}", filter.flag, quote(filter.text));
   if (host == hosts.end()) {
     throw Error(ExitCode::Usage, fmt::format("unknown host '{}'", selected.host))
-        .fact("asked", asked)
+        .fact("requested", requested)
         .fact("hosts", names_of(hosts))
         .hint(fmt::format("use {} with names from that list", filter.flag));
   }
@@ -110,14 +110,14 @@ void require_known(const Selected& selected, const std::vector<Host>& hosts, con
     throw Error(
         ExitCode::Usage,
         fmt::format("cannot exclude devices of '{}': their number is not known", selected.host))
-        .fact("asked", asked)
+        .fact("requested", requested)
         .hint(fmt::format("add its slots to the host list: {}:4", selected.host));
   }
   for (const int device : *selected.devices) {
     if (known && !known->contains(device)) {
       throw Error(ExitCode::Usage,
                   fmt::format("unknown device {} on host '{}'", device, selected.host))
-          .fact("asked", asked)
+          .fact("requested", requested)
           .fact("devices", fmt::format("{}", fmt::join(*known, ",")), "host list")
           .hint(fmt::format("{} {}:{}", filter.flag, selected.host, *known->begin()));
     }
@@ -167,7 +167,7 @@ std::vector<Host> filter_hosts(const std::vector<Host>& hosts, const Filter& fil
   if (left.empty()) {
     throw Error(ExitCode::Usage, "no host remains")
         .fact("hosts", names_of(hosts))
-        .fact("asked", fmt::format("{} {}", filter.flag, quote(filter.text)))
+        .fact("requested", fmt::format("{} {}", filter.flag, quote(filter.text)))
         .hint("keep at least one device of one host");
   }
   return left;
@@ -183,8 +183,8 @@ std::vector<Host> select_hosts(std::vector<Host> hosts,
   const std::string drop = exclude.value_or("");
   if (!keep.empty() && !drop.empty()) {
     throw Error(ExitCode::Usage, "cannot use --include and --exclude together")
-        .fact("asked", fmt::format("--include {}", quote(keep)))
-        .fact("asked", fmt::format("--exclude {}", quote(drop)))
+        .fact("requested", fmt::format("--include {}", quote(keep)))
+        .fact("requested", fmt::format("--exclude {}", quote(drop)))
         .hint("use --include only, with all devices to use");
   }
   if (!keep.empty()) {

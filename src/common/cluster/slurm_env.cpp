@@ -28,7 +28,7 @@ namespace lockstep::cluster {
 namespace {
 
 // A bound against nonsense, far above the limits of Slurm.
-constexpr int kMostTasks = 1 << 24;
+constexpr int kMaxTasks = 1 << 24;
 // Larger numbers are Slurm's special steps: batch scripts, interactive shells, the external step.
 constexpr int64_t kLastOrdinaryStep = 0xfffffff0;
 
@@ -45,19 +45,20 @@ constexpr std::string_view kLocalTask = "SLURM_LOCALID";
 constexpr std::string_view kNode = "SLURM_NODEID";
 
 // A variable and its value, for messages.
-struct Told {
+struct Variable {
   std::string_view name;
   std::string value;
 };
 
-[[noreturn]] void refuse(const Told& told, std::string_view expected) {
-  throw Error(ExitCode::Usage, fmt::format("cannot read {}='{}'", told.name, told.value))
+[[noreturn]] void refuse(const Variable& variable, std::string_view expected) {
+  throw Error(ExitCode::Usage, fmt::format("cannot read {}='{}'", variable.name, variable.value))
       .fact("expected", expected)
-      .fact("found", fmt::format("'{}'", told.value), "environment")
-      .hint(fmt::format("unset {} if it is left over; Slurm sets it if it is needed", told.name));
+      .fact("found", fmt::format("'{}'", variable.value), "environment")
+      .hint(
+          fmt::format("unset {} if it is left over; Slurm sets it if it is needed", variable.name));
 }
 
-[[noreturn]] void contradict(const Told& one, const Told& other) {
+[[noreturn]] void contradict(const Variable& one, const Variable& other) {
   throw Error(ExitCode::Usage, "cannot determine the Slurm job and step: conflicting variables")
       .fact(one.name, one.value, "environment")
       .fact(other.name, other.value, "environment")
@@ -70,44 +71,44 @@ class Variables {
  public:
   explicit Variables(const os::Environment& environment) : environment_(environment) {}
 
-  std::optional<Told> find(std::initializer_list<std::string_view> names) const {
+  std::optional<Variable> find(std::initializer_list<std::string_view> names) const {
     for (const std::string_view name : names) {
       const auto value = os::find_variable(environment_, name);
       if (value && !value->empty() && *value != "(null)") {
-        return Told{name, *value};
+        return Variable{name, *value};
       }
     }
     return std::nullopt;
   }
 
   std::optional<int64_t> find_large(std::initializer_list<std::string_view> names,
-                                    int64_t least,
-                                    int64_t most = std::numeric_limits<int64_t>::max()) const {
-    const auto told = find(names);
-    if (!told) {
+                                    int64_t minimum,
+                                    int64_t maximum = std::numeric_limits<int64_t>::max()) const {
+    const auto variable = find(names);
+    if (!variable) {
       return std::nullopt;
     }
-    const auto number = find_integer(told->value);
-    if (!number || *number < least || *number > most) {
-      refuse(*told, fmt::format("a whole number of at least {}", least));
+    const auto number = find_integer(variable->value);
+    if (!number || *number < minimum || *number > maximum) {
+      refuse(*variable, fmt::format("a whole number of at least {}", minimum));
     }
     return number;
   }
 
-  std::optional<int> find_number(std::initializer_list<std::string_view> names, int least) const {
-    const auto number = find_large(names, least, kMostTasks);
+  std::optional<int> find_number(std::initializer_list<std::string_view> names, int minimum) const {
+    const auto number = find_large(names, minimum, kMaxTasks);
     return number ? std::optional(static_cast<int>(*number)) : std::nullopt;
   }
 
   std::vector<int> find_counts(std::string_view name) const {
-    const auto told = find({name});
-    return told ? expand_counts(told->value, told->name) : std::vector<int>();
+    const auto variable = find({name});
+    return variable ? expand_counts(variable->value, variable->name) : std::vector<int>();
   }
 
   // For variables that every step has.
-  Told require(std::initializer_list<std::string_view> names) const {
-    if (auto told = find(names)) {
-      return *std::move(told);
+  Variable require(std::initializer_list<std::string_view> names) const {
+    if (auto variable = find(names)) {
+      return *std::move(variable);
     }
     throw Error(ExitCode::Usage, "incomplete variables of a Slurm step")
         .fact("found", kStepId, "environment")
@@ -115,9 +116,9 @@ class Variables {
         .hint(fmt::format("start the program with srun, which sets both, or unset {}", kStepId));
   }
 
-  int require_number(std::string_view name, int least) const {
+  int require_number(std::string_view name, int minimum) const {
     require({name});
-    return *find_number({name}, least);
+    return *find_number({name}, minimum);
   }
 
  private:
@@ -126,23 +127,23 @@ class Variables {
 
 // "2", "fake:2", "a100:2,h100:1", "a100" (counts as one): the total. Slurm writes GRES counts in
 // the syntax of --gpus: the number follows the last colon.
-int count_gpus(const Told& told) {
+int count_gpus(const Variable& variable) {
   int64_t sum = 0;
-  for (const std::string& part : split(told.value, ',')) {
+  for (const std::string& part : split(variable.value, ',')) {
     const std::string count = part.substr(part.rfind(':') + 1);
     const bool is_type = !count.empty() && count.find_first_not_of("0123456789-") == 0;
     const auto number = is_type ? std::optional<int64_t>(1) : find_integer(count);
-    if (!number || *number < 0 || *number > kMostTasks) {
-      refuse(told, "COUNT, TYPE:COUNT or several, separated by commas");
+    if (!number || *number < 0 || *number > kMaxTasks) {
+      refuse(variable, "COUNT, TYPE:COUNT or several, separated by commas");
     }
     sum += *number;
   }
-  return static_cast<int>(std::min<int64_t>(sum, kMostTasks));
+  return static_cast<int>(std::min<int64_t>(sum, kMaxTasks));
 }
 
 // The resources of one task: "cpu=4,gres/gpu=1", "gres/gpu:a100=1", "gres/gpu:1".
-std::optional<int> find_per_task(const Told& told, std::string_view resource) {
-  for (const std::string& part : split(told.value, ',')) {
+std::optional<int> find_per_task(const Variable& variable, std::string_view resource) {
+  for (const std::string& part : split(variable.value, ',')) {
     if (!part.starts_with(resource)) {
       continue;
     }
@@ -150,8 +151,8 @@ std::optional<int> find_per_task(const Told& told, std::string_view resource) {
     const size_t separator = rest.find_last_of("=:");
     const auto number =
         separator == std::string::npos ? std::nullopt : find_integer(rest.substr(separator + 1));
-    if (!number || *number < 0 || *number > kMostTasks) {
-      refuse(told, fmt::format("{}=COUNT", resource));
+    if (!number || *number < 0 || *number > kMaxTasks) {
+      refuse(variable, fmt::format("{}=COUNT", resource));
     }
     return static_cast<int>(*number);
   }
@@ -159,11 +160,11 @@ std::optional<int> find_per_task(const Told& told, std::string_view resource) {
 }
 
 std::optional<int> find_gpus_per_task(const Variables& variables) {
-  if (const auto told = variables.find({"SLURM_GPUS_PER_TASK"})) {
-    return count_gpus(*told);
+  if (const auto variable = variables.find({"SLURM_GPUS_PER_TASK"})) {
+    return count_gpus(*variable);
   }
-  if (const auto told = variables.find({"SLURM_TRES_PER_TASK"})) {
-    return find_per_task(*told, "gres/gpu");
+  if (const auto variable = variables.find({"SLURM_TRES_PER_TASK"})) {
+    return find_per_task(*variable, "gres/gpu");
   }
   return std::nullopt;
 }
@@ -172,8 +173,8 @@ std::optional<int> find_cpus_per_task(const Variables& variables) {
   if (const auto cpus = variables.find_number({"SLURM_CPUS_PER_TASK"}, 1)) {
     return cpus;
   }
-  if (const auto told = variables.find({"SLURM_TRES_PER_TASK"})) {
-    return find_per_task(*told, "cpu");
+  if (const auto variable = variables.find({"SLURM_TRES_PER_TASK"})) {
+    return find_per_task(*variable, "cpu");
   }
   return std::nullopt;
 }
@@ -202,15 +203,16 @@ std::optional<int> find_gpus_per_node(const Variables& variables, const SlurmJob
 }
 
 std::optional<std::string> find_step_id(const Variables& variables) {
-  const auto told = variables.find({kStepId, "SLURM_STEPID"});
-  if (!told) {
+  const auto variable = variables.find({kStepId, "SLURM_STEPID"});
+  if (!variable) {
     return std::nullopt;
   }
-  const auto number = find_integer(told->value);
+  const auto number = find_integer(variable->value);
   if (!number) {
-    refuse(*told, "a whole number");
+    refuse(*variable, "a whole number");
   }
-  return *number >= 0 && *number < kLastOrdinaryStep ? std::optional(told->value) : std::nullopt;
+  return *number >= 0 && *number < kLastOrdinaryStep ? std::optional(variable->value)
+                                                     : std::nullopt;
 }
 
 void require_below(std::string_view name, int value, std::string_view bound_name, size_t bound) {
@@ -221,7 +223,7 @@ void require_below(std::string_view name, int value, std::string_view bound_name
 
 // A login shell inside an old allocation can have variables of two jobs. Comparing counts with
 // lists detects most of these cases; using them would start workers on wrong nodes.
-void require_same_count(const Variables& variables, std::string_view name, const Told& nodes) {
+void require_same_count(const Variables& variables, std::string_view name, const Variable& nodes) {
   const auto count = variables.find_number({name}, 1);
   if (count && static_cast<size_t>(*count) != expand_hostlist(nodes.value).size()) {
     contradict({name, std::to_string(*count)}, nodes);
@@ -229,7 +231,7 @@ void require_same_count(const Variables& variables, std::string_view name, const
 }
 
 // Valid outside a step only: inside one, srun has replaced some of them by those of the step.
-void read_tasks_of_job(const Variables& variables, const Told& nodes, SlurmJob& job) {
+void read_tasks_of_job(const Variables& variables, const Variable& nodes, SlurmJob& job) {
   require_same_count(variables, "SLURM_JOB_NUM_NODES", nodes);
   job.tasks_per_node = variables.find_counts(kTasksPerNode);
   job.asked_tasks_per_node = variables.find_number({"SLURM_NTASKS_PER_NODE"}, 1);
@@ -240,11 +242,11 @@ void read_tasks_of_job(const Variables& variables, const Told& nodes, SlurmJob& 
 }
 
 // Every value is checked against another one before it is used as an index.
-void check_step(const Variables& variables, const SlurmStep& step, const Told& nodes) {
+void check_step(const Variables& variables, const SlurmStep& step, const Variable& nodes) {
   require_same_count(variables, "SLURM_STEP_NUM_NODES", nodes);
   require_below(kTask, step.task, kStepTasks, static_cast<size_t>(step.tasks));
   require_below(kNode, step.node, "nodes in SLURM_STEP_NODELIST", step.nodes.size());
-  const Told counts = variables.require({kStepTasksPerNode});
+  const Variable counts = variables.require({kStepTasksPerNode});
   if (step.tasks_per_node.size() != step.nodes.size()) {
     contradict(counts, nodes);
   }
@@ -295,7 +297,7 @@ std::optional<SlurmStep> find_slurm_step(const os::Environment& environment) {
   if (!id) {
     return std::nullopt;
   }
-  const Told nodes = variables.require({kStepNodes});
+  const Variable nodes = variables.require({kStepNodes});
   SlurmStep step;
   step.job_id = variables.require({kJobId, "SLURM_JOBID"}).value;
   step.id = *id;

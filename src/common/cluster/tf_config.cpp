@@ -122,7 +122,7 @@ int read_rank(const Json& config, const Cluster& cluster) {
 
 }  // namespace
 
-std::optional<contract::WorkerPlace> find_tf_config_place(const os::Environment& environment) {
+std::optional<contract::WorkerSpec> find_tf_config_worker(const os::Environment& environment) {
   const auto text = os::find_variable(environment, kVariable);
   if (!text || trim(*text).empty()) {
     return std::nullopt;
@@ -139,30 +139,30 @@ std::optional<contract::WorkerPlace> find_tf_config_place(const os::Environment&
     refuse("its cluster is not a JSON object", named->dump());
   }
   const Cluster cluster = read_cluster(*named);
-  contract::WorkerPlace place = contract::place_alone(environment);
-  place.rank = read_rank(config, cluster);
-  place.world_size = static_cast<int>(cluster.tasks.size());
-  place.master_addr = cluster.tasks.front().host;
-  place.master_port = cluster.tasks.front().port;
-  place.node = cluster.tasks[static_cast<size_t>(place.rank)].host;
-  place.local_world_size = 0;
+  contract::WorkerSpec spec = contract::single_worker(environment);
+  spec.rank = read_rank(config, cluster);
+  spec.world_size = static_cast<int>(cluster.tasks.size());
+  spec.master_addr = cluster.tasks.front().host;
+  spec.master_port = cluster.tasks.front().port;
+  spec.node = cluster.tasks[static_cast<size_t>(spec.rank)].host;
+  spec.local_world_size = 0;
   // One pass in rank order: hosts are numbered by their first appearance, and local_world_size
   // counts the tasks of the own host, so that at the own rank it is the local rank.
   std::vector<std::string> hosts;
-  for (int rank = 0; rank < place.world_size; ++rank) {
+  for (int rank = 0; rank < spec.world_size; ++rank) {
     const std::string& host = cluster.tasks[static_cast<size_t>(rank)].host;
     auto node = std::find(hosts.begin(), hosts.end(), host);
     if (node == hosts.end()) {
       node = hosts.insert(hosts.end(), host);
     }
-    if (rank == place.rank) {
-      place.local_rank = place.local_world_size;
-      place.node_rank = static_cast<int>(node - hosts.begin());
+    if (rank == spec.rank) {
+      spec.local_rank = spec.local_world_size;
+      spec.node_rank = static_cast<int>(node - hosts.begin());
     }
-    place.local_world_size += host == place.node ? 1 : 0;
+    spec.local_world_size += host == spec.node ? 1 : 0;
   }
-  place.nodes = static_cast<int>(hosts.size());
-  return place;
+  spec.nodes = static_cast<int>(hosts.size());
+  return spec;
 }
 
 }  // namespace lockstep::cluster

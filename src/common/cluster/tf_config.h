@@ -15,6 +15,6 @@ namespace lockstep::cluster {
 // The chief has rank 0, followed by the workers in order. Workers with the same host name share a
 // node. The host and port of rank 0 are the master address. Nothing if the variable is absent or
 // has no cluster. Throws an Error that names TF_CONFIG if it is invalid.
-std::optional<contract::WorkerPlace> find_tf_config_place(const os::Environment& environment);
+std::optional<contract::WorkerSpec> find_tf_config_worker(const os::Environment& environment);
 
 }  // namespace lockstep::cluster

@@ -186,7 +186,7 @@ template <typename Visitor, typename T>
 void visit_requeue(Visitor& visitor, T& rules) {
   visitor.field("job", rules.job);
   visitor.field("signal", rules.signal);
-  visitor.field("most", rules.most);
+  visitor.field("most", rules.maximum);
   visitor.field("progress_file", rules.progress_file);
   visitor.field("end_time", rules.end_time);
 }
@@ -229,7 +229,7 @@ void visit_plan(Visitor& visitor, T& plan) {
 
 // JSON keys are strings. "otherwise" is the rule for local ranks without an entry.
 Json Writer::write(const StreamRule& rule) {
-  Json json = {{"otherwise", rule.otherwise}};
+  Json json = {{"otherwise", rule.fallback}};
   for (const auto& [local, bits] : rule.by_local) {
     json[std::to_string(local)] = bits;
   }
@@ -284,7 +284,7 @@ void Reader::read(const Json& json, std::vector<Metric>& metrics) {
 
 void Reader::read(const Json& json, StreamRule& rule) {
   for (const auto& [name, bits] : json.items()) {
-    (name == "otherwise" ? rule.otherwise : rule.by_local[std::stoi(name)]) = bits.get<int>();
+    (name == "otherwise" ? rule.fallback : rule.by_local[std::stoi(name)]) = bits.get<int>();
   }
 }
 

@@ -77,7 +77,7 @@ enum class Bind { None, Core, Gpu };
 
 // Streams of a worker as a bit set: 1 is stdout, 2 is stderr, as in torchrun.
 struct StreamRule {
-  int otherwise = 0;            // for local ranks without an entry
+  int fallback = 0;             // for local ranks without an entry
   std::map<int, int> by_local;  // local rank -> bits
 
   bool operator==(const StreamRule&) const = default;
@@ -106,7 +106,7 @@ struct Metric {
 struct RequeueRules {
   std::string job;                  // in the format of scontrol: "17", "12_3"
   Sourced<int> signal;              // sent by Slurm before the time limit
-  Sourced<int> most;                // maximum number of requeues; 0: no limit
+  Sourced<int> maximum;             // maximum number of requeues; 0: no limit
   std::string progress_file;        // absolute; empty: only checkpoints show progress
   std::optional<int64_t> end_time;  // of the job, in seconds since the epoch; absent: unknown
 

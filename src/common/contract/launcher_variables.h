@@ -10,7 +10,7 @@
 namespace lockstep::contract {
 
 // The names that one launcher uses for the same four numbers.
-struct PlaceNames {
+struct RankVariables {
   std::string_view launcher;
   std::string_view rank;
   std::string_view size;
@@ -18,42 +18,42 @@ struct PlaceNames {
   std::string_view local_size;
 };
 
-inline constexpr PlaceNames kTorchrunNames = {
+inline constexpr RankVariables kTorchrunNames = {
     "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 
 // Additional variables of torchrun only.
 inline constexpr std::array<std::string_view, 3> kTorchrunMarks = {
     "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"};
 
-inline constexpr PlaceNames kOpenMpiNames = {"Open MPI",
-                                             "OMPI_COMM_WORLD_RANK",
-                                             "OMPI_COMM_WORLD_SIZE",
-                                             "OMPI_COMM_WORLD_LOCAL_RANK",
-                                             "OMPI_COMM_WORLD_LOCAL_SIZE"};
+inline constexpr RankVariables kOpenMpiNames = {"Open MPI",
+                                                "OMPI_COMM_WORLD_RANK",
+                                                "OMPI_COMM_WORLD_SIZE",
+                                                "OMPI_COMM_WORLD_LOCAL_RANK",
+                                                "OMPI_COMM_WORLD_LOCAL_SIZE"};
 
 // The local rank is set by mpiexec of MPICH and Intel, or by that of Cray.
-inline constexpr std::array<PlaceNames, 2> kPmiNames = {
-    PlaceNames{"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    PlaceNames{"PMI", "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"}};
+inline constexpr std::array<RankVariables, 2> kPmiNames = {
+    RankVariables{"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    RankVariables{"PMI", "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"}};
 
-inline constexpr PlaceNames kMvapichNames = {"MVAPICH",
-                                             "MV2_COMM_WORLD_RANK",
-                                             "MV2_COMM_WORLD_SIZE",
-                                             "MV2_COMM_WORLD_LOCAL_RANK",
-                                             "MV2_COMM_WORLD_LOCAL_SIZE"};
+inline constexpr RankVariables kMvapichNames = {"MVAPICH",
+                                                "MV2_COMM_WORLD_RANK",
+                                                "MV2_COMM_WORLD_SIZE",
+                                                "MV2_COMM_WORLD_LOCAL_RANK",
+                                                "MV2_COMM_WORLD_LOCAL_SIZE"};
 
-inline constexpr PlaceNames kJsmNames = {"jsrun",
-                                         "JSM_NAMESPACE_RANK",
-                                         "JSM_NAMESPACE_SIZE",
-                                         "JSM_NAMESPACE_LOCAL_RANK",
-                                         "JSM_NAMESPACE_LOCAL_SIZE"};
+inline constexpr RankVariables kJsmNames = {"jsrun",
+                                            "JSM_NAMESPACE_RANK",
+                                            "JSM_NAMESPACE_SIZE",
+                                            "JSM_NAMESPACE_LOCAL_RANK",
+                                            "JSM_NAMESPACE_LOCAL_SIZE"};
 
 // The interface chosen by the launcher, and the variables of other libraries with the same value.
 inline constexpr std::string_view kChosenInterface = "LOCKSTEP_INTERFACE";
 inline constexpr std::array<std::string_view, 4> kInterfaceVariables = {
     "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE"};
 
-inline constexpr std::array kPlaceVariables = std::to_array<std::string_view>({
+inline constexpr std::array kRankVariables = std::to_array<std::string_view>({
     // torchrun, torch.distributed.launch
     "RANK",
     "WORLD_SIZE",
@@ -135,7 +135,7 @@ inline constexpr std::array kPlaceVariables = std::to_array<std::string_view>({
     "LOCKSTEP_SECRET",
 });
 
-inline constexpr std::array kPlacePrefixes = std::to_array<std::string_view>({
+inline constexpr std::array kRankVariablePrefixes = std::to_array<std::string_view>({
     "OMPI_COMM_WORLD_",
     "PMIX_",
     "PMI_",

@@ -52,8 +52,8 @@ StrategyKind parse_strategy(std::string_view name) {
   const std::vector<std::string> names = strategy_names();
   const auto closest = find_closest(name, names);
   throw Error(ExitCode::Usage, fmt::format("unknown strategy '{}'", name))
-      .fact("asked", fmt::format("-s {}", name), "command line")
-      .fact("there are", join(names, ", "))
+      .fact("requested", fmt::format("-s {}", name), "command line")
+      .fact("available", join(names, ", "))
       .hint(fmt::format("-s {}", closest.value_or("ddp")));
 }
 

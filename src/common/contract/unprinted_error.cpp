@@ -10,15 +10,15 @@
 
 namespace lockstep::contract {
 
-bool write_unprinted_error(const WorkerPlace& place, std::string_view text) noexcept {
-  if (place.error_file.empty()) {
+bool write_unprinted_error(const WorkerSpec& spec, std::string_view text) noexcept {
+  if (spec.error_file.empty()) {
     return false;
   }
   try {
     constexpr int kFormat = 1;
     const nlohmann::ordered_json json = {{"format", kFormat}, {"error", text}};
     // The text may contain bytes of a file name or of another library that are not UTF-8.
-    os::replace_file(place.error_file,
+    os::replace_file(spec.error_file,
                      json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     return true;
   } catch (const std::exception&) {  // a full disk, or a directory that is not there

@@ -19,7 +19,7 @@
 namespace lockstep::contract {
 
 // False if no agent reads the file, or if it cannot be written: the caller must print the error.
-bool write_unprinted_error(const WorkerPlace& place, std::string_view text) noexcept;
+bool write_unprinted_error(const WorkerSpec& spec, std::string_view text) noexcept;
 
 // Nothing if there is no such file, or if it has another format, such as that of Python workers.
 std::optional<std::string> find_unprinted_error(const std::filesystem::path& file);

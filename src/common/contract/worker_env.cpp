@@ -8,7 +8,8 @@
 //   mpirun        OMPI_COMM_WORLD_*
 //   TensorFlow    TF_CONFIG
 //
-// A program written for any of them runs unchanged. find_place() reads only the first dialect back.
+// A program written for any of them runs unchanged. find_worker() reads only the first dialect
+// back.
 #include "common/contract/worker_env.h"
 
 #include <algorithm>
@@ -41,18 +42,18 @@ constexpr std::string_view kAttempt = "TORCHELASTIC_RESTART_COUNT";
 constexpr std::string_view kMaxRestarts = "TORCHELASTIC_MAX_RESTARTS";
 constexpr std::string_view kErrorFile = "TORCHELASTIC_ERROR_FILE";
 // A bound against nonsense, far above any real run; sums of two such numbers stay within int.
-constexpr int kMostWorkers = 1 << 20;
+constexpr int kMaxWorkers = 1 << 20;
 // PyTorch 2.4 and newer serve the rendezvous with libuv by default, and init_process_group() throws
 // in a build without it, such as Debian's. Their older server polls all connections; the default of
 // all earlier versions, it is fast enough for this many.
 constexpr int kMaxWorkersWithoutLibuv = 1024;
 // execve rejects a single string of more than 128 KiB; larger runs get no TF_CONFIG.
-constexpr size_t kMostTensorflowBytes = size_t{100} * 1024;
+constexpr size_t kMaxTensorflowBytes = size_t{100} * 1024;
 
 std::string text_or(const os::Environment& environment,
                     std::string_view name,
-                    std::string_view otherwise) {
-  return os::find_variable(environment, name).value_or(std::string(otherwise));
+                    std::string_view fallback) {
+  return os::find_variable(environment, name).value_or(std::string(fallback));
 }
 
 void require_below(std::string_view name, int value, std::string_view bound_name, int bound) {
@@ -86,73 +87,73 @@ class Setter {
 };
 
 // The variables of torchrun, which include those of torch.distributed.launch.
-void tell_torch(const WorkerPlace& place, const Setter& set) {
-  set(kRank, place.rank);
-  set(kWorldSize, place.world_size);
-  set(kLocalRank, place.local_rank);
-  set(kLocalWorldSize, place.local_world_size);
-  set(kNodeRank, place.node_rank);
-  set(kNodes, place.nodes);
-  set(kMasterAddr, place.master_addr);
-  set(kMasterPort, place.master_port);
-  set("ROLE_NAME", place.role);
+void tell_torch(const WorkerSpec& spec, const Setter& set) {
+  set(kRank, spec.rank);
+  set(kWorldSize, spec.world_size);
+  set(kLocalRank, spec.local_rank);
+  set(kLocalWorldSize, spec.local_world_size);
+  set(kNodeRank, spec.node_rank);
+  set(kNodes, spec.nodes);
+  set(kMasterAddr, spec.master_addr);
+  set(kMasterPort, spec.master_port);
+  set("ROLE_NAME", spec.role);
   // A run has one role, so that the role rank of a worker is its rank.
-  set("ROLE_RANK", place.rank);
-  set("ROLE_WORLD_SIZE", place.world_size);
-  set(kTorchRunId, place.run_id.empty() ? "none" : place.run_id);
-  set(kAttempt, place.attempt);
-  set(kMaxRestarts, place.max_restarts);
+  set("ROLE_RANK", spec.rank);
+  set("ROLE_WORLD_SIZE", spec.world_size);
+  set(kTorchRunId, spec.run_id.empty() ? "none" : spec.run_id);
+  set(kAttempt, spec.attempt);
+  set(kMaxRestarts, spec.max_restarts);
   // Workers create their own store on MASTER_ADDR:MASTER_PORT; the agent does not provide one.
-  set(kAgentStore, place.has_agent_store ? "True" : "False");
-  set.if_any(kErrorFile, place.error_file);
+  set(kAgentStore, spec.has_agent_store ? "True" : "False");
+  set.if_any(kErrorFile, spec.error_file);
 }
 
-void tell_horovod(const WorkerPlace& place, const Setter& set) {
-  set.if_any("HOROVOD_HOSTNAME", place.node);
-  set("HOROVOD_RANK", place.rank);
-  set("HOROVOD_SIZE", place.world_size);
-  set("HOROVOD_LOCAL_RANK", place.local_rank);
-  set("HOROVOD_LOCAL_SIZE", place.local_world_size);
-  set("HOROVOD_CROSS_RANK", place.cross_rank);
-  set("HOROVOD_CROSS_SIZE", place.cross_size);
-  if (place.horovod_port != 0) {
-    set("HOROVOD_GLOO_RENDEZVOUS_ADDR", place.horovod_addr);
-    set("HOROVOD_GLOO_RENDEZVOUS_PORT", place.horovod_port);
+void tell_horovod(const WorkerSpec& spec, const Setter& set) {
+  set.if_any("HOROVOD_HOSTNAME", spec.node);
+  set("HOROVOD_RANK", spec.rank);
+  set("HOROVOD_SIZE", spec.world_size);
+  set("HOROVOD_LOCAL_RANK", spec.local_rank);
+  set("HOROVOD_LOCAL_SIZE", spec.local_world_size);
+  set("HOROVOD_CROSS_RANK", spec.cross_rank);
+  set("HOROVOD_CROSS_SIZE", spec.cross_size);
+  if (spec.horovod_port != 0) {
+    set("HOROVOD_GLOO_RENDEZVOUS_ADDR", spec.horovod_addr);
+    set("HOROVOD_GLOO_RENDEZVOUS_PORT", spec.horovod_port);
   }
 }
 
 // In addition to those of torch.distributed.launch.
-void tell_deepspeed(const WorkerPlace& place, const Setter& set) {
-  set("LOCAL_SIZE", place.local_world_size);
-  set("CROSS_RANK", place.cross_rank);
-  set("CROSS_SIZE", place.cross_size);
+void tell_deepspeed(const WorkerSpec& spec, const Setter& set) {
+  set("LOCAL_SIZE", spec.local_world_size);
+  set("CROSS_RANK", spec.cross_rank);
+  set("CROSS_SIZE", spec.cross_size);
 }
 
 // For programs that read their rank from these. MPI_Init uses other variables, which only mpirun
 // sets.
-void tell_open_mpi(const WorkerPlace& place, const Setter& set) {
-  set("OMPI_COMM_WORLD_RANK", place.rank);
-  set("OMPI_COMM_WORLD_SIZE", place.world_size);
-  set("OMPI_COMM_WORLD_LOCAL_RANK", place.local_rank);
-  set("OMPI_COMM_WORLD_LOCAL_SIZE", place.local_world_size);
+void tell_open_mpi(const WorkerSpec& spec, const Setter& set) {
+  set("OMPI_COMM_WORLD_RANK", spec.rank);
+  set("OMPI_COMM_WORLD_SIZE", spec.world_size);
+  set("OMPI_COMM_WORLD_LOCAL_RANK", spec.local_rank);
+  set("OMPI_COMM_WORLD_LOCAL_SIZE", spec.local_world_size);
   // Among all processes of mpirun on the node. Since one run uses the node, the local rank.
-  set("OMPI_COMM_WORLD_NODE_RANK", place.local_rank);
-  set("OMPI_UNIVERSE_SIZE", place.world_size);
+  set("OMPI_COMM_WORLD_NODE_RANK", spec.local_rank);
+  set("OMPI_UNIVERSE_SIZE", spec.world_size);
 }
 
-std::optional<std::string> find_tensorflow_config(const WorkerPlace& place) {
+std::optional<std::string> find_tensorflow_config(const WorkerSpec& spec) {
   // Check the size first: otherwise every worker of a large run would build the text in vain.
   size_t bytes = 0;
-  for (const std::string& worker : place.tensorflow_cluster) {
+  for (const std::string& worker : spec.tensorflow_cluster) {
     bytes += worker.size() + 3;
   }
-  if (bytes == 0 || bytes > kMostTensorflowBytes) {
+  if (bytes == 0 || bytes > kMaxTensorflowBytes) {
     return std::nullopt;
   }
-  const nlohmann::ordered_json config = {{"cluster", {{"worker", place.tensorflow_cluster}}},
-                                         {"task", {{"type", "worker"}, {"index", place.rank}}}};
+  const nlohmann::ordered_json config = {{"cluster", {{"worker", spec.tensorflow_cluster}}},
+                                         {"task", {{"type", "worker"}, {"index", spec.rank}}}};
   std::string text = config.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  if (text.size() >= kMostTensorflowBytes) {
+  if (text.size() >= kMaxTensorflowBytes) {
     return std::nullopt;
   }
   return text;
@@ -162,61 +163,61 @@ std::optional<std::string> find_tensorflow_config(const WorkerPlace& place) {
 
 std::optional<int> find_number(const os::Environment& environment,
                                std::string_view name,
-                               int least,
-                               int most) {
+                               int minimum,
+                               int maximum) {
   const auto text = os::find_variable(environment, name);
   if (!text) {
     return std::nullopt;
   }
   const auto value = lockstep::find_integer(*text);
-  if (!value || *value < least || *value > most) {
+  if (!value || *value < minimum || *value > maximum) {
     throw Error(ExitCode::Usage, fmt::format("cannot read {}='{}'", name, *text))
-        .fact("expected", fmt::format("a whole number from {} to {}", least, most))
+        .fact("expected", fmt::format("a whole number from {} to {}", minimum, maximum))
         .fact("found", fmt::format("'{}'", *text), "environment")
         .hint(fmt::format("unset {}, or start the program with lockstep run", name));
   }
   return static_cast<int>(*value);
 }
 
-os::Environment to_environment(const WorkerPlace& place) {
+os::Environment to_environment(const WorkerSpec& spec) {
   os::Environment variables;
   const Setter set(variables);
-  tell_torch(place, set);
-  tell_horovod(place, set);
-  tell_deepspeed(place, set);
-  tell_open_mpi(place, set);
-  if (auto text = find_tensorflow_config(place)) {
+  tell_torch(spec, set);
+  tell_horovod(spec, set);
+  tell_deepspeed(spec, set);
+  tell_open_mpi(spec, set);
+  if (auto text = find_tensorflow_config(spec)) {
     set("TF_CONFIG", std::move(*text));
   }
-  set(kRunId, place.run_id);
-  set.if_any(kRunDirectory, place.run_directory);
-  set.if_any(kInterface, place.interface);
+  set(kRunId, spec.run_id);
+  set.if_any(kRunDirectory, spec.run_directory);
+  set.if_any(kInterface, spec.interface);
   return variables;
 }
 
-os::Environment gentle_environment(const WorkerPlace& place) {
+os::Environment gentle_environment(const WorkerSpec& spec) {
   os::Environment variables;
   const Setter set(variables);
   // A failed collective ends its worker instead of blocking it forever, as in torchrun.
   set("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
-  if (place.world_size <= kMaxWorkersWithoutLibuv) {
+  if (spec.world_size <= kMaxWorkersWithoutLibuv) {
     set("USE_LIBUV", 0);
   }
-  if (!place.interface.empty()) {
+  if (!spec.interface.empty()) {
     // NCCL treats a name without "=" as a prefix: "ib0" would also match "ib0.8001".
-    set("NCCL_SOCKET_IFNAME", "=" + place.interface);
-    set(kGlooInterface, place.interface);
-    set("TP_SOCKET_IFNAME", place.interface);
+    set("NCCL_SOCKET_IFNAME", "=" + spec.interface);
+    set(kGlooInterface, spec.interface);
+    set("TP_SOCKET_IFNAME", spec.interface);
   }
-  if (place.roce_gid_index) {
-    set("NCCL_IB_GID_INDEX", *place.roce_gid_index);
+  if (spec.roce_gid_index) {
+    set("NCCL_IB_GID_INDEX", *spec.roce_gid_index);
   }
-  if (place.horovod_port != 0) {
+  if (spec.horovod_port != 0) {
     set("HOROVOD_CONTROLLER", "gloo");
     set("HOROVOD_CPU_OPERATIONS", "gloo");
     // Without an interface name, Horovod uses the address of the host name.
     set.if_any("HOROVOD_GLOO_IFACE",
-               place.interface.empty() && place.nodes == 1 ? "lo" : place.interface);
+               spec.interface.empty() && spec.nodes == 1 ? "lo" : spec.interface);
   }
   return variables;
 }
@@ -225,18 +226,18 @@ int threads_per_worker(int cores, int local_world_size) {
   return std::max(1, cores / std::max(1, local_world_size));
 }
 
-WorkerPlace place_alone(const os::Environment& environment) {
-  WorkerPlace place;
-  place.master_addr = text_or(environment, kMasterAddr, "127.0.0.1");
-  place.interface = text_or(environment, kGlooInterface, text_or(environment, kInterface, ""));
-  place.run_id = text_or(environment, kRunId, text_or(environment, kTorchRunId, ""));
-  place.run_directory = text_or(environment, kRunDirectory, "");
-  return place;
+WorkerSpec single_worker(const os::Environment& environment) {
+  WorkerSpec spec;
+  spec.master_addr = text_or(environment, kMasterAddr, "127.0.0.1");
+  spec.interface = text_or(environment, kGlooInterface, text_or(environment, kInterface, ""));
+  spec.run_id = text_or(environment, kRunId, text_or(environment, kTorchRunId, ""));
+  spec.run_directory = text_or(environment, kRunDirectory, "");
+  return spec;
 }
 
-std::optional<WorkerPlace> find_place(const os::Environment& environment) {
-  const auto rank = find_number(environment, kRank, 0, kMostWorkers - 1);
-  const auto world_size = find_number(environment, kWorldSize, 1, kMostWorkers);
+std::optional<WorkerSpec> find_worker(const os::Environment& environment) {
+  const auto rank = find_number(environment, kRank, 0, kMaxWorkers - 1);
+  const auto world_size = find_number(environment, kWorldSize, 1, kMaxWorkers);
   if (!rank && !world_size) {
     return std::nullopt;
   }
@@ -246,34 +247,33 @@ std::optional<WorkerPlace> find_place(const os::Environment& environment) {
         .fact("missing", rank ? kWorldSize : kRank, "environment")
         .hint("start the program with lockstep run, or unset both to run a single process");
   }
-  WorkerPlace place = place_alone(environment);
-  place.rank = *rank;
-  place.world_size = *world_size;
+  WorkerSpec spec = single_worker(environment);
+  spec.rank = *rank;
+  spec.world_size = *world_size;
   // Other launchers set RANK and WORLD_SIZE only. Without local values, all workers count as
   // workers of one node.
-  place.local_rank = find_number(environment, kLocalRank, 0, kMostWorkers - 1).value_or(*rank);
-  place.local_world_size =
-      find_number(environment, kLocalWorldSize, 1, kMostWorkers).value_or(*world_size);
-  place.node_rank = find_number(environment, kNodeRank, 0, kMostWorkers - 1).value_or(0);
-  place.nodes = find_number(environment, kNodes, 1, kMostWorkers)
-                    .value_or((*world_size + place.local_world_size - 1) / place.local_world_size);
+  spec.local_rank = find_number(environment, kLocalRank, 0, kMaxWorkers - 1).value_or(*rank);
+  spec.local_world_size =
+      find_number(environment, kLocalWorldSize, 1, kMaxWorkers).value_or(*world_size);
+  spec.node_rank = find_number(environment, kNodeRank, 0, kMaxWorkers - 1).value_or(0);
+  spec.nodes = find_number(environment, kNodes, 1, kMaxWorkers)
+                   .value_or((*world_size + spec.local_world_size - 1) / spec.local_world_size);
   // 29500 is the default of torchrun.
-  place.master_port = find_number(environment, kMasterPort, 0, 65535).value_or(29500);
-  place.has_agent_store = text_or(environment, kAgentStore, "") == "True";
-  place.attempt =
-      find_number(environment, kAttempt, 0, std::numeric_limits<int>::max()).value_or(0);
-  place.max_restarts =
+  spec.master_port = find_number(environment, kMasterPort, 0, 65535).value_or(29500);
+  spec.has_agent_store = text_or(environment, kAgentStore, "") == "True";
+  spec.attempt = find_number(environment, kAttempt, 0, std::numeric_limits<int>::max()).value_or(0);
+  spec.max_restarts =
       find_number(environment, kMaxRestarts, 0, std::numeric_limits<int>::max()).value_or(0);
   // torchrun sets this variable, too, but does not know the format of lockstep. It may have started
   // `lockstep run`, so the file must be the one that an agent of this run reads.
   const std::string error_file = text_or(environment, kErrorFile, "");
-  if (!place.run_directory.empty() &&
-      error_file == RunDirectory(place.run_directory).error(place.attempt, place.rank).string()) {
-    place.error_file = error_file;
+  if (!spec.run_directory.empty() &&
+      error_file == RunDirectory(spec.run_directory).error(spec.attempt, spec.rank).string()) {
+    spec.error_file = error_file;
   }
-  require_below(kRank, place.rank, kWorldSize, place.world_size);
-  require_below(kLocalRank, place.local_rank, kLocalWorldSize, place.local_world_size);
-  return place;
+  require_below(kRank, spec.rank, kWorldSize, spec.world_size);
+  require_below(kLocalRank, spec.local_rank, kLocalWorldSize, spec.local_world_size);
+  return spec;
 }
 
 }  // namespace lockstep::contract

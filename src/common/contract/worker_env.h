@@ -12,7 +12,7 @@
 namespace lockstep::contract {
 
 // The rank of a worker and what it needs to join its process group.
-struct WorkerPlace {
+struct WorkerSpec {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
@@ -45,35 +45,35 @@ struct WorkerPlace {
   // GID index of the RoCE adapter for this traffic; absent: not RoCE, or chosen by NCCL.
   std::optional<int> roce_gid_index;
 
-  bool operator==(const WorkerPlace&) const = default;
+  bool operator==(const WorkerSpec&) const = default;
 };
 
 // The rank variables of a worker in the dialects of torchrun, torch.distributed.launch, horovodrun,
 // deepspeed, Open MPI, TensorFlow and lockstep. They differ between workers, so they replace
 // existing values.
-os::Environment to_environment(const WorkerPlace& place);
+os::Environment to_environment(const WorkerSpec& spec);
 
 // Settings that a worker gets only if they are not set already: the network interface, the
 // transport of Horovod, the error handling of NCCL, the server of PyTorch's store. They are equal
 // for all workers, and a user or a site that sets such a variable has a reason. The caller adds
-// them with `environment.merge(gentle_environment(place))`, which keeps existing values.
-os::Environment gentle_environment(const WorkerPlace& place);
+// them with `environment.merge(gentle_environment(spec))`, which keeps existing values.
+os::Environment gentle_environment(const WorkerSpec& spec);
 
 // The rank from the variables of torchrun (set by lockstep or torchrun); nothing if both RANK and
 // WORLD_SIZE are absent. Reads only the fields that lockstep workers use; those for other programs
 // (role, cross ranks, Horovod, TensorFlow) keep their defaults. Throws an Error that names the
 // variable if a value is invalid or two values conflict.
-std::optional<WorkerPlace> find_place(const os::Environment& environment);
+std::optional<WorkerSpec> find_worker(const os::Environment& environment);
 
 // A single process, with address, interface and run directory from the environment. A
 // GLOO_SOCKET_IFNAME set by the user overrides the choice of the launcher.
-WorkerPlace place_alone(const os::Environment& environment);
+WorkerSpec single_worker(const os::Environment& environment);
 
-// Reads a whole number in [least, most]; throws an Error that names the variable.
+// Reads a whole number in [minimum, maximum]; throws an Error that names the variable.
 std::optional<int> find_number(const os::Environment& environment,
                                std::string_view name,
-                               int least,
-                               int most);
+                               int minimum,
+                               int maximum);
 
 // Set for every worker of lockstep, even if the run has no name. A process that has it is a worker
 // or a descendant of one.

@@ -170,8 +170,8 @@ class Builder {
     node.kind = TreeNode::Kind::Number;
     node.number = value;
     // Numbers such as 5e8 are commonly used for integers.
-    constexpr double kMostExact = 9007199254740992.0;
-    if (value > -kMostExact && value < kMostExact &&
+    constexpr double kMaxExact = 9007199254740992.0;
+    if (value > -kMaxExact && value < kMaxExact &&
         value == static_cast<double>(static_cast<int64_t>(value))) {
       node.kind = TreeNode::Kind::Whole;
       node.whole = static_cast<int64_t>(value);

@@ -22,7 +22,7 @@ const TreeNode* TreeNode::find(std::string_view key) const {
 
 Error not_read(const std::string& why, const Position& position) {
   return Error(ExitCode::Usage, fmt::format("cannot read {}: {}", position.file, why))
-      .fact("where", describe(position));
+      .fact("position", describe(position));
 }
 
 Error too_deep(const Position& position) {

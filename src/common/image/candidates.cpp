@@ -58,7 +58,7 @@ Sets find_sets(const Search& search, const std::filesystem::path& data_dir, Look
       sets.source = name_of(directory);
       return sets;
     }
-    nowhere.fact("looked in", directory.string(), objection);
+    nowhere.fact("searched", directory.string(), objection);
   }
   for (const std::string& hint : search.hints) {
     nowhere.hint(hint);

@@ -12,10 +12,10 @@ namespace {
 constexpr uint64_t kStream = 0x63726f70;  // differs from other random streams with the same key
 constexpr int kTries = 10;
 
-// Uniform between `least` and `most`. 53 random bits times 2^-53: every double of that grid in [0,
-// 1) has the same probability, and the result does not depend on the standard library.
-double uniform(Random& random, double least, double most) {
-  return least + (most - least) * (static_cast<double>(random.next() >> 11) * 0x1p-53);
+// Uniform between `minimum` and `maximum`. 53 random bits times 2^-53: every double of that grid in
+// [0, 1) has the same probability, and the result does not depend on the standard library.
+double uniform(Random& random, double minimum, double maximum) {
+  return minimum + (maximum - minimum) * (static_cast<double>(random.next() >> 11) * 0x1p-53);
 }
 
 // Rounds half to even, like round() in Python.

@@ -14,7 +14,7 @@ namespace {
 constexpr int kShapes = 10;
 constexpr int kTextures = 4;
 constexpr int kHues = 5;
-static_assert(kShapes * kTextures * kHues == kMostDrawnClasses);
+static_assert(kShapes * kTextures * kHues == kMaxDrawnClasses);
 constexpr double kPi = 3.14159265358979323846;
 
 constexpr std::array kShapeNames = {"disc",
@@ -45,8 +45,8 @@ Kind kind_of(int drawn_class) {
           .hue = (turn / kTextures + drawn_class) % kHues};
 }
 
-double uniform(Random& random, double least, double most) {
-  return least + (most - least) * (static_cast<double>(random.next() >> 11) * 0x1p-53);
+double uniform(Random& random, double minimum, double maximum) {
+  return minimum + (maximum - minimum) * (static_cast<double>(random.next() >> 11) * 0x1p-53);
 }
 
 using Colour = std::array<double, 3>;
@@ -63,11 +63,11 @@ Colour colour_of(double hue, double saturation, double value) {
 
 // The largest projection on the normals of the three edges.
 double triangle(double u, double v) {
-  double most = -1;
+  double maximum = -1;
   for (const double angle : {kPi / 2, kPi * 7 / 6, kPi * 11 / 6}) {
-    most = std::max(most, std::cos(angle) * u + std::sin(angle) * v);
+    maximum = std::max(maximum, std::cos(angle) * u + std::sin(angle) * v);
   }
-  return 2 * most;
+  return 2 * maximum;
 }
 
 double four_dots(double u, double v) {
@@ -228,7 +228,7 @@ Region box_of(const Scene& scene, Size size) {
 }  // namespace
 
 Drawing draw(int drawn_class, uint64_t number, uint64_t seed, Size size) {
-  Random random(seed, number * kMostDrawnClasses + static_cast<uint64_t>(drawn_class));
+  Random random(seed, number * kMaxDrawnClasses + static_cast<uint64_t>(drawn_class));
   const Scene scene = choose_scene(kind_of(drawn_class), size, random);
   const Backdrop backdrop(random);
   Drawing drawing;

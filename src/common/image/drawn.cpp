@@ -148,7 +148,7 @@ struct Draft {
 }  // namespace
 
 bool is_drawn(const std::vector<ClassName>& classes) {
-  if (classes.empty() || classes.size() > kMostDrawnClasses) {
+  if (classes.empty() || classes.size() > kMaxDrawnClasses) {
     return false;
   }
   for (size_t i = 0; i < classes.size(); ++i) {

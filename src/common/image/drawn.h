@@ -15,7 +15,7 @@ namespace lockstep::image {
 // Generated images, which need no download: ten shapes in four textures and five colours, at random
 // positions and sizes, with an uneven background and noise.
 struct DrawnOptions {
-  int classes = 10;  // maximum: kMostDrawnClasses
+  int classes = 10;  // maximum: kMaxDrawnClasses
   int per_class = 100;
   int val_per_class = 10;
   uint64_t seed = 1;
@@ -24,7 +24,7 @@ struct DrawnOptions {
   int threads = 1;
 };
 
-inline constexpr int kMostDrawnClasses = 200;
+inline constexpr int kMaxDrawnClasses = 200;
 
 // An RGB image and the bounding box of its shape.
 struct Drawing {

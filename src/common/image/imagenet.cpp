@@ -38,7 +38,7 @@ std::string objection_to(const fs::path& directory) {
 }
 
 // In or next to val/, in the directory of the set, or above it, as in the archive of Kaggle.
-fs::path find_beside(const fs::path& directory, std::string_view name) {
+fs::path find_next_to(const fs::path& directory, std::string_view name) {
   const fs::path images = images_of(directory);
   for (const fs::path& place :
        {images / "val", images, directory, directory / "devkit" / "data", directory / ".."}) {
@@ -96,9 +96,9 @@ Labels read_annotations(const fs::path& directory) {
 [[noreturn]] void refuse_unlabelled(const fs::path& directory, const fs::path& val) {
   Error error(ExitCode::Io,
               fmt::format("cannot use {}: the classes of its images are unknown", val.string()));
-  error.fact("looked for", kSolution, "next to or above the images");
-  error.fact("looked for", (directory / "Annotations" / "CLS-LOC" / "val").string());
-  const fs::path numbers = find_beside(directory, kGroundTruth);
+  error.fact("missing", kSolution, "next to or above the images");
+  error.fact("missing", (directory / "Annotations" / "CLS-LOC" / "val").string());
+  const fs::path numbers = find_next_to(directory, kGroundTruth);
   if (!numbers.empty()) {
     error.fact("unusable", numbers.string(), "its class numbers require meta.mat");
   }
@@ -114,7 +114,7 @@ StorePtr open_val(const fs::path& directory, const Classes& classes) {
   if (!os::list_directory(val).folders.empty()) {
     return list_class_folders(val, classes);
   }
-  if (const fs::path solution = find_beside(directory, kSolution); !solution.empty()) {
+  if (const fs::path solution = find_next_to(directory, kSolution); !solution.empty()) {
     return list_labelled(val, read_solution(solution), classes);
   }
   const fs::path annotations = directory / "Annotations" / "CLS-LOC" / "val";
@@ -131,8 +131,8 @@ Sets open_folders(const fs::path& directory) {
     throw Error(ExitCode::Io, fmt::format("cannot use {}: it has no folders", train.string()))
         .hint("also unpack the archives in ILSVRC2012_img_train.tar, each into its own folder");
   }
-  classes.read_words(find_beside(directory, "words.txt"), '\t');
-  classes.read_words(find_beside(directory, "LOC_synset_mapping.txt"), ' ');
+  classes.read_words(find_next_to(directory, "words.txt"), '\t');
+  classes.read_words(find_next_to(directory, "LOC_synset_mapping.txt"), ' ');
   Sets sets;
   sets.train = list_class_folders(train, classes);
   sets.test = open_val(directory, classes);

@@ -28,8 +28,8 @@ namespace lockstep::image {
 namespace {
 
 // A bound against damaged headers. Pillow refuses images above 179 million pixels by default.
-constexpr int64_t kMostPixels = 1'000'000'000;
-constexpr int64_t kMostCoefficientBytes = int64_t{512} << 20;
+constexpr int64_t kMaxPixels = 1'000'000'000;
+constexpr int64_t kMaxCoefficientBytes = int64_t{512} << 20;
 constexpr int kPixelBytes = 4;
 
 // Error handler of libjpeg. An exception must not pass through C frames, so errors use longjmp; see
@@ -173,7 +173,7 @@ struct JpegDecoder::State {
 // Called before any allocation: a header of a few bytes can claim any size.
 void JpegDecoder::State::require_size() {
   const int64_t pixels = int64_t{codec.image_width} * codec.image_height;
-  if (pixels > kMostPixels) {
+  if (pixels > kMaxPixels) {
     refuse(fmt::format(
         "claims {} x {} pixels, more than 1,000,000,000", codec.image_width, codec.image_height));
   }
@@ -187,10 +187,10 @@ void JpegDecoder::State::require_size() {
     bytes += int64_t{component.width_in_blocks} * component.height_in_blocks *
              static_cast<int64_t>(sizeof(JBLOCK));
   }
-  if (bytes > kMostCoefficientBytes) {
+  if (bytes > kMaxCoefficientBytes) {
     refuse(fmt::format("is progressive and needs {} of memory, more than {}",
                        format_bytes(static_cast<uint64_t>(bytes)),
-                       format_bytes(kMostCoefficientBytes)));
+                       format_bytes(kMaxCoefficientBytes)));
   }
 }
 

@@ -19,7 +19,7 @@ Error cannot_use(const fs::path& folder, std::string_view reason) {
   return {ExitCode::Io, fmt::format("cannot use {}: {}", folder.string(), reason)};
 }
 
-Error told(Error error, const Labels& labels, const Labels::Label& label) {
+Error with_source(Error error, const Labels& labels, const Labels::Label& label) {
   return std::move(error).fact("source",
                                labels.source.string(),
                                label.line > 0 ? fmt::format("line {}", label.line) : std::string());
@@ -98,7 +98,7 @@ bool Lines::next(std::string& line) {
 
 Error Lines::refusal(std::string_view reason) const {
   return Error(ExitCode::Io, fmt::format("cannot read {}: {}", file_.string(), reason))
-      .fact("at line", std::to_string(number_));
+      .fact("line", std::to_string(number_));
 }
 
 // A folder that is not a class is an error, not skipped: usually it is a misplaced archive, and
@@ -121,7 +121,7 @@ std::shared_ptr<FolderStore> list_class_folders(const fs::path& folder, const Cl
     const std::vector<std::string> files = jpegs_of(os::list_directory(directory).files);
     if (files.empty()) {
       throw cannot_use(folder, fmt::format("class {} has no images", id))
-          .fact("looked in", directory.string(), "for .JPEG, .jpeg and .jpg");
+          .fact("searched", directory.string(), "for .JPEG, .jpeg and .jpg");
     }
     store->enter(directory);
     for (const std::string& file : files) {
@@ -138,7 +138,7 @@ std::shared_ptr<FolderStore> list_labelled(const fs::path& folder,
   const std::vector<std::string> files = jpegs_of(os::list_directory(folder).files);
   for (const auto& [file, label] : labels.of) {
     if (!std::ranges::binary_search(files, file)) {
-      throw told(cannot_use(folder, fmt::format("{} is missing", file)), labels, label);
+      throw with_source(cannot_use(folder, fmt::format("{} is missing", file)), labels, label);
     }
   }
   auto store = std::make_shared<FolderStore>(classes.names());
@@ -147,16 +147,16 @@ std::shared_ptr<FolderStore> list_labelled(const fs::path& folder,
     const auto found = labels.of.find(file);
     if (found == labels.of.end()) {
       throw cannot_use(folder, fmt::format("the class of {} is unknown", file))
-          .fact("looked in", labels.source.string());
+          .fact("searched", labels.source.string());
     }
     const int64_t number = classes.find(found->second.id);
     if (number < 0) {
-      throw told(cannot_use(folder,
-                            fmt::format("{} belongs to {}, which is not a class of this set",
-                                        file,
-                                        found->second.id)),
-                 labels,
-                 found->second);
+      throw with_source(cannot_use(folder,
+                                   fmt::format("{} belongs to {}, which is not a class of this set",
+                                               file,
+                                               found->second.id)),
+                        labels,
+                        found->second);
     }
     store->add(file, number);
   }

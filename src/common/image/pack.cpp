@@ -66,7 +66,7 @@ class PackStore : public Store {
 
   Error refusal(std::string_view reason, uint64_t at) const {
     return Error(ExitCode::Io, fmt::format("cannot read {}: {}", file_.string(), reason))
-        .fact("at byte", std::to_string(at));
+        .fact("byte", std::to_string(at));
   }
 
   void read_ends();

@@ -9,8 +9,8 @@
 namespace lockstep::image {
 namespace {
 
-bool is_interval(double least, double most) {
-  return least > 0 && least <= most;
+bool is_interval(double minimum, double maximum) {
+  return minimum > 0 && minimum <= maximum;
 }
 
 // Checked once for each Maker, not for each image.

@@ -83,7 +83,7 @@ Sets open_folders(const fs::path& directory) {
     throw Error(ExitCode::Io,
                 fmt::format("cannot use {}: the classes of its images are unknown",
                             (directory / "val").string()))
-        .fact("looked for", annotations.string())
+        .fact("missing", annotations.string())
         .hint("restore the file from tiny-imagenet-200.zip, or move the images to val/CLASS/");
   }
   return sets;

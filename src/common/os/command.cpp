@@ -111,7 +111,7 @@ CommandResult run_command(const std::vector<std::string>& arguments,
   const auto program = find_program(arguments.at(0), variables);
   if (!program) {
     throw Error(ExitCode::Unavailable, fmt::format("cannot find the program '{}'", arguments[0]))
-        .fact("looked in", find_variable(variables, "PATH").value_or(""), "PATH");
+        .fact("searched", find_variable(variables, "PATH").value_or(""), "PATH");
   }
   Pipe output = make_pipe();
   Pipe errors = make_pipe();

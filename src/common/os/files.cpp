@@ -72,7 +72,7 @@ void write_all(const Fd& file, std::string_view bytes, const std::filesystem::pa
 }
 
 // A hidden name in the same directory, unique for each living thread of a machine.
-std::filesystem::path name_beside(const std::filesystem::path& path) {
+std::filesystem::path temporary_name(const std::filesystem::path& path) {
   return path.parent_path() / fmt::format(".{}.{}.partial", path.filename().string(), ::gettid());
 }
 
@@ -155,7 +155,7 @@ void InputFile::read(uint64_t offset, void* buffer, size_t bytes) const {
     }
     if (got == 0) {
       throw Error(ExitCode::Io, fmt::format("cannot read {}: it ends early", path_.string()))
-          .fact("at", fmt::format("byte {}", offset));
+          .fact("byte", std::to_string(offset));
     }
     to += got;
     offset += static_cast<uint64_t>(got);
@@ -188,17 +188,17 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
 }
 
 void atomic_write(const std::filesystem::path& path, std::string_view bytes) {
-  const std::filesystem::path beside = name_beside(path);
+  const std::filesystem::path temporary = temporary_name(path);
   const std::filesystem::path directory = directory_of(path);
   Fd names;
   try {
-    write_file(beside, bytes);
+    write_file(temporary, bytes);
     // Opened before the name exists: as soon as another process sees the name, it may rename the
     // directory, as rank 0 does with a checkpoint when the last index has appeared.
     names = open_directory(directory);
-    rename_path(beside, path);
+    rename_path(temporary, path);
   } catch (...) {
-    ::unlink(beside.c_str());
+    ::unlink(temporary.c_str());
     throw;
   }
   sync_names(names, directory);
@@ -236,15 +236,15 @@ bool exchange_paths(const std::filesystem::path& one, const std::filesystem::pat
 // symlink() cannot replace an existing name. A leftover temporary link of a killed process with the
 // same thread number would make it fail, so it is removed first.
 void replace_link(const std::filesystem::path& link, const std::filesystem::path& target) {
-  const std::filesystem::path beside = name_beside(link);
-  ::unlink(beside.c_str());
-  if (::symlink(target.c_str(), beside.c_str()) != 0) {
+  const std::filesystem::path temporary = temporary_name(link);
+  ::unlink(temporary.c_str());
+  if (::symlink(target.c_str(), temporary.c_str()) != 0) {
     refuse("create link", link, errno);
   }
   try {
-    rename_path(beside, link);
+    rename_path(temporary, link);
   } catch (...) {
-    ::unlink(beside.c_str());
+    ::unlink(temporary.c_str());
     throw;
   }
   sync_directory(directory_of(link));
@@ -285,12 +285,12 @@ TemporaryDirectory::~TemporaryDirectory() {
 }
 
 void replace_file(const std::filesystem::path& path, std::string_view text) {
-  const std::filesystem::path beside = name_beside(path);
+  const std::filesystem::path temporary = temporary_name(path);
   try {
-    write_all(open_or_refuse("create", beside, O_WRONLY | O_CREAT | O_TRUNC), text, beside);
-    rename_path(beside, path);
+    write_all(open_or_refuse("create", temporary, O_WRONLY | O_CREAT | O_TRUNC), text, temporary);
+    rename_path(temporary, path);
   } catch (...) {
-    ::unlink(beside.c_str());
+    ::unlink(temporary.c_str());
     throw;
   }
 }
@@ -300,19 +300,19 @@ void replace_file(const std::filesystem::path& path, std::string_view text) {
 // hundred bytes, for which a regular file never accepts only a part unless the disk is full.
 void write_private(const std::filesystem::path& path, std::string_view text) {
   constexpr mode_t kOnlyMine = 0600;
-  const std::filesystem::path beside = name_beside(path);
-  ::unlink(beside.c_str());
-  const Fd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOnlyMine));
+  const std::filesystem::path temporary = temporary_name(path);
+  ::unlink(temporary.c_str());
+  const Fd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOnlyMine));
   if (!file.is_open()) {
     refuse("write", path, errno);
   }
   const auto written = retry([&] { return ::write(file.number(), text.data(), text.size()); });
   if (written != static_cast<ssize_t>(text.size())) {
     const int error = written < 0 ? errno : ENOSPC;
-    ::unlink(beside.c_str());
+    ::unlink(temporary.c_str());
     refuse("write", path, error);
   }
-  rename_path(beside, path);
+  rename_path(temporary, path);
 }
 
 // The checks use the open file, not the path, so that the file cannot be exchanged in between.

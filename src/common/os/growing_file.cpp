@@ -30,19 +30,19 @@ std::optional<FileLook> find_look(const std::filesystem::path& path) {
 // calls, the caller sees a new inode and starts again at offset 0.
 std::optional<FilePiece> find_piece(const std::filesystem::path& path,
                                     uint64_t offset,
-                                    size_t most_bytes) {
+                                    size_t max_bytes) {
   // O_NONBLOCK: a FIFO of that name must not block the reader.
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file.is_open() || ::fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode)) {
     return std::nullopt;
   }
-  FilePiece piece{.look = look_of(status), .bytes = std::string(most_bytes, '\0')};
+  FilePiece piece{.look = look_of(status), .bytes = std::string(max_bytes, '\0')};
   size_t filled = 0;
-  while (filled < most_bytes) {
+  while (filled < max_bytes) {
     const ssize_t count = ::pread(file.number(),
                                   piece.bytes.data() + filled,
-                                  most_bytes - filled,
+                                  max_bytes - filled,
                                   static_cast<off_t>(offset + filled));
     if (count < 0 && errno == EINTR) {
       continue;

@@ -33,9 +33,9 @@ struct FilePiece {
   std::string bytes;  // shorter than requested at the end of the file
 };
 
-// Reads at most `most_bytes` from byte `offset` on. Nothing if the file cannot be opened or read.
+// Reads at most `max_bytes` from byte `offset` on. Nothing if the file cannot be opened or read.
 std::optional<FilePiece> find_piece(const std::filesystem::path& path,
                                     uint64_t offset,
-                                    size_t most_bytes);
+                                    size_t max_bytes);
 
 }  // namespace lockstep::os

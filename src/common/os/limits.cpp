@@ -23,7 +23,7 @@ rlimit limit_of(decltype(RLIMIT_NOFILE) resource) {
 ResourceLimits resource_limits() {
   const rlimit files = limit_of(RLIMIT_NOFILE);
   return {.open_files = to_bytes(files.rlim_cur),
-          .most_open_files = to_bytes(files.rlim_max),
+          .max_open_files = to_bytes(files.rlim_max),
           .locked_bytes = to_bytes(limit_of(RLIMIT_MEMLOCK).rlim_cur),
           .processes = to_bytes(limit_of(RLIMIT_NPROC).rlim_cur)};
 }

@@ -11,7 +11,7 @@ namespace lockstep::os {
 struct ResourceLimits {
   static constexpr uint64_t kUnlimited = UINT64_MAX;
   uint64_t open_files = kUnlimited;
-  uint64_t most_open_files = kUnlimited;  // the maximum to which open_files can be raised
+  uint64_t max_open_files = kUnlimited;  // the maximum to which open_files can be raised
   uint64_t locked_bytes = kUnlimited;
   uint64_t processes = kUnlimited;
 };

@@ -29,7 +29,7 @@ void enlarge_pipe(int fd, int bytes) {
 }
 
 // The flag belongs to the open file description, which duplicates and child processes share. For
-// standard streams use find_nonblocking_twin() instead.
+// standard streams use open_nonblocking_twin() instead.
 void set_nonblocking(int fd) {
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
@@ -49,9 +49,9 @@ ReadResult read_some(int fd, std::span<char> buffer, size_t& count) {
   return may_come ? ReadResult::Nothing : ReadResult::End;
 }
 
-ReadResult read_some(int fd, std::string& buffer, size_t most) {
+ReadResult read_some(int fd, std::string& buffer, size_t maximum) {
   const size_t before = buffer.size();
-  buffer.resize(before + most);
+  buffer.resize(before + maximum);
   size_t count = 0;
   const ReadResult result = read_some(fd, std::span(buffer).subspan(before), count);
   buffer.resize(before + count);
@@ -138,7 +138,7 @@ bool is_same_file(int one, int other) {
 
 // Opening /proc/self/fd/N creates a new open file description of the same pipe or terminal.
 // O_NOCTTY: a process without a controlling terminal must not get one by this.
-Fd find_nonblocking_twin(int fd) {
+Fd open_nonblocking_twin(int fd) {
   const std::string path = fmt::format("/proc/self/fd/{}", fd);
   return Fd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
 }

@@ -31,9 +31,9 @@ void set_nonblocking(int fd);
 
 enum class ReadResult { Some, Nothing, End };
 
-// Appends the available bytes to `buffer`, at most `most`. Nothing: try later (non-blocking
+// Appends the available bytes to `buffer`, at most `maximum`. Nothing: try later (non-blocking
 // descriptor). End: the other side has closed, or an equivalent error.
-ReadResult read_some(int fd, std::string& buffer, size_t most);
+ReadResult read_some(int fd, std::string& buffer, size_t maximum);
 
 // As above, into memory of the caller; `count` receives the number of bytes.
 ReadResult read_some(int fd, std::span<char> buffer, size_t& count);
@@ -75,7 +75,7 @@ bool is_same_file(int one, int other);
 // Opens the pipe or terminal of `fd` once more for non-blocking writes: the flag of `fd` itself is
 // shared with other programs. Returns a closed Fd if that is not possible (a socket, the terminal
 // of another user).
-Fd find_nonblocking_twin(int fd);
+Fd open_nonblocking_twin(int fd);
 
 // An anonymous file in memory with the contents `text`, positioned at its beginning.
 Fd make_memory_file(std::string_view text);

@@ -120,7 +120,7 @@ class ChildSide {
       limit.rlim_cur = command_.descriptor_limit;
       ::setrlimit(RLIMIT_NOFILE, &limit);
     }
-    place_streams();
+    redirect_streams();
     for (const int number : command_.inherited) {
       ::fcntl(number, F_SETFD, 0);
     }
@@ -148,7 +148,7 @@ class ChildSide {
   }
 
   // The three numbers can overlap: duplicate all of them first.
-  void place_streams() const {
+  void redirect_streams() const {
     // Any number above 2 would do: F_DUPFD takes the lowest free one from here on.
     constexpr int kAbove = 10;
     const int input = command_.stdin_fd >= 0 ? command_.stdin_fd : ::open("/dev/null", O_RDONLY);

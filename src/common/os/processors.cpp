@@ -17,9 +17,9 @@ constexpr size_t kBits = std::numeric_limits<unsigned long>::digits;
 // One bit per processor. Uses the system call, because the CPU sets of the C library have a fixed
 // size. Empty if the call fails.
 std::vector<unsigned long> read_mask() {
-  constexpr size_t kMostProcessors = 1 << 16;
+  constexpr size_t kMaxProcessors = 1 << 16;
   // The kernel rejects a mask that is smaller than its own: double the size until it fits.
-  for (size_t count = 1024; count <= kMostProcessors; count *= 2) {
+  for (size_t count = 1024; count <= kMaxProcessors; count *= 2) {
     std::vector<unsigned long> words(count / kBits);
     if (::syscall(SYS_sched_getaffinity, 0, words.size() * sizeof(words[0]), words.data()) > 0) {
       return words;

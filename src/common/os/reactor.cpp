@@ -61,13 +61,13 @@ void Reactor::forget(int fd) {
 }
 
 void Reactor::turn(std::optional<std::chrono::milliseconds> timeout) {
-  constexpr int kMostEvents = 256;
+  constexpr int kMaxEvents = 256;
   // epoll_wait takes an int of milliseconds; waking up once an hour costs nothing.
   constexpr int64_t kLongest = int64_t{3600} * 1000;
-  std::array<epoll_event, kMostEvents> events{};
+  std::array<epoll_event, kMaxEvents> events{};
   const int wait =
       timeout ? static_cast<int>(std::clamp<int64_t>(timeout->count(), 0, kLongest)) : -1;
-  const int count = ::epoll_wait(epoll_.number(), events.data(), kMostEvents, wait);
+  const int count = ::epoll_wait(epoll_.number(), events.data(), kMaxEvents, wait);
   if (count < 0 && errno != EINTR) {
     throw system_error(ExitCode::Bug, "cannot wait for descriptors", errno);
   }

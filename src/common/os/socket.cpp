@@ -149,9 +149,10 @@ struct PortRange {
 
 PortRange ephemeral_ports() {
   PortRange range;
-  PortRange told;
-  if (std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> told.first >> told.last) {
-    range = told;
+  PortRange configured;
+  if (std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> configured.first >>
+      configured.last) {
+    range = configured;
   }
   return range;
 }
@@ -221,7 +222,7 @@ class PortFinder {
       }
     }
     throw Error(ExitCode::Unavailable, "cannot find a free port on this machine")
-        .fact("looked at",
+        .fact("searched",
               fmt::format("{} ports from {} to {}", kTries, ports_.front(), ports_.back()),
               "probe")
         .hint("pass --master-port with a free port");

@@ -47,14 +47,14 @@ TcpListener::TcpListener(const std::string& address, int port) {
   // Queue for connections that arrive faster than they are accepted; limited by the kernel.
   constexpr int kBacklog = 4096;
   constexpr int kSecondsToSpeak = 3;
-  const Addresses place = parse(address, port);
-  socket_ = Fd(::socket(place->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const Addresses parsed = parse(address, port);
+  socket_ = Fd(::socket(parsed->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int yes = 1;
   // Connections of an earlier run in TIME_WAIT do not block the port.
   ::setsockopt(socket_.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   ::setsockopt(
       socket_.number(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &kSecondsToSpeak, sizeof(kSecondsToSpeak));
-  if (!socket_.is_open() || ::bind(socket_.number(), place->ai_addr, place->ai_addrlen) != 0 ||
+  if (!socket_.is_open() || ::bind(socket_.number(), parsed->ai_addr, parsed->ai_addrlen) != 0 ||
       ::listen(socket_.number(), kBacklog) != 0) {
     throw system_error(ExitCode::Unavailable,
                        fmt::format("cannot listen on port {} at '{}'", port, address),

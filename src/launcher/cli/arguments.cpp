@@ -54,19 +54,19 @@ std::vector<std::string> option_names(const CLI::App& app) {
 // beginning.
 std::optional<std::string> find_meant(const std::string& word,
                                       const std::vector<std::string>& options) {
-  constexpr size_t kLeastCommon = 5;  // "--abc"
+  constexpr size_t kMinCommon = 5;  // "--abc"
   if (auto closest = find_closest(word, options)) {
     return closest;
   }
   const auto found = std::find_if(options.begin(), options.end(), [&word](const auto& option) {
     const auto differ = std::mismatch(word.begin(), word.end(), option.begin(), option.end());
     const auto common = static_cast<size_t>(differ.first - word.begin());
-    return common >= kLeastCommon && common + 2 >= word.size();
+    return common >= kMinCommon && common + 2 >= word.size();
   });
   return found == options.end() ? std::nullopt : std::optional(*found);
 }
 
-constexpr int64_t kMostMebibytes = 1 << 20;
+constexpr int64_t kMaxMebibytes = 1 << 20;
 
 // Reads the words in one pass: options of the command, its subcommands, then the program. The state
 // is the selected command (chosen) and the position. A word that selects a subcommand changes which
@@ -178,9 +178,9 @@ class Reader {
     }
     if (option.factor != 1) {
       const auto number = find_integer(*value);
-      if (!number || *number < 0 || *number > kMostMebibytes) {
+      if (!number || *number < 0 || *number > kMaxMebibytes) {
         throw Error(ExitCode::Usage, fmt::format("cannot understand {} '{}'", option.name, *value))
-            .fact("expected", fmt::format("a whole number from 0 to {}", kMostMebibytes))
+            .fact("expected", fmt::format("a whole number from 0 to {}", kMaxMebibytes))
             .hint(fmt::format("{} 64", option.name));
       }
       value = std::to_string(*number * option.factor);
@@ -224,10 +224,10 @@ class Reader {
 
   // At least two letters: `--a` would change its meaning with every new option.
   const CLI::Option* find_begun(const std::string& name) const {
-    constexpr size_t kLeast = 4;  // "--ab"
+    constexpr size_t kMinimum = 4;  // "--ab"
     std::vector<std::string> begun;
     for (const std::string& one : option_names(*result_.chosen)) {
-      if (name.size() >= kLeast && name.starts_with("--") && one.starts_with(name)) {
+      if (name.size() >= kMinimum && name.starts_with("--") && one.starts_with(name)) {
         begun.push_back(one);
       }
     }

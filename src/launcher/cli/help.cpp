@@ -59,9 +59,10 @@ Entry describe(const CLI::Option& option) {
     name += option.get_expected_min() > 0 ? " " + option.get_type_name()
                                           : fmt::format("[={}]", option.get_type_name());
   }
-  const std::string& otherwise = option.get_default_str();
+  const std::string& default_value = option.get_default_str();
   return {name,
-          option.get_description() + (otherwise.empty() ? "" : fmt::format(" [{}]", otherwise))};
+          option.get_description() +
+              (default_value.empty() ? "" : fmt::format(" [{}]", default_value))};
 }
 
 std::string first_line(const std::string& text) {

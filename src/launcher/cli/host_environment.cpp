@@ -7,8 +7,8 @@
 
 #include "common/cluster/cores.h"
 #include "common/cluster/gpus.h"
+#include "common/cluster/launcher_task.h"
 #include "common/cluster/slurm_env.h"
-#include "common/cluster/task_place.h"
 #include "common/os/environment.h"
 #include "common/os/host.h"
 #include "common/os/terminal.h"
@@ -31,7 +31,7 @@ plan::HostEnvironment read_host_environment() {
   here.short_id = fmt::format("{:04x}", std::random_device()() & 0xffffU);
   here.is_nested = cluster::is_inside_worker(here.environment);
   if (!here.is_nested) {
-    here.task = cluster::find_task_place(here.environment);
+    here.task = cluster::find_launcher_task(here.environment);
     here.step = cluster::find_slurm_step(here.environment);
     here.job = cluster::find_slurm_job(here.environment);
   }

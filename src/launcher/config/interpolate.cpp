@@ -22,7 +22,7 @@ bool is_key(std::string_view name) {
 
 Error unknown(const TreeNode& node, const std::string& name, std::span<const std::string> known) {
   Error error(ExitCode::Usage, fmt::format("cannot replace ${{{}}}: unknown key '{}'", name, name));
-  error.fact("where", describe(node.position));
+  error.fact("position", describe(node.position));
   if (const auto closest = find_closest(name, known)) {
     error.hint(fmt::format("${{{}}}", *closest));
   }

@@ -60,9 +60,9 @@ std::string read_text(const TreeNode& node, std::string_view key) {
 
 int64_t read_whole(const TreeNode& node, std::string_view key, Bounds bounds) {
   const std::string expected =
-      fmt::format("a whole number from {} to {}", bounds.least, bounds.most);
+      fmt::format("a whole number from {} to {}", bounds.minimum, bounds.maximum);
   const auto number = find_integer(require_scalar(node, key, expected).text);
-  if (!number || *number < bounds.least || *number > bounds.most) {
+  if (!number || *number < bounds.minimum || *number > bounds.maximum) {
     throw not_understood(node, key, expected);
   }
   return *number;

@@ -20,8 +20,8 @@ Error not_understood(const TreeNode& node, std::string_view key, std::string_vie
 std::string read_text(const TreeNode& node, std::string_view key);
 
 struct Bounds {
-  int64_t least = 0;
-  int64_t most = 1'000'000;
+  int64_t minimum = 0;
+  int64_t maximum = 1'000'000;
 };
 int64_t read_whole(const TreeNode& node, std::string_view key, Bounds bounds);
 

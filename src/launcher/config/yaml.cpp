@@ -116,11 +116,11 @@ void require_known(const TreeNode& map, std::span<const std::string> known) {
     }
     Error error(ExitCode::Usage,
                 fmt::format("cannot read {}: unknown key '{}'", entry.position.file, entry.key));
-    error.fact("where", describe(entry.position));
+    error.fact("position", describe(entry.position));
     if (const auto closest = find_closest(entry.key, known)) {
       error.hint(*closest);
     } else {
-      error.fact("known", join(known, ", "));
+      error.fact("available", join(known, ", "));
     }
     throw Error(error);
   }

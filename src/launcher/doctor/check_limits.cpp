@@ -29,7 +29,10 @@ Finding of_limits(Severity severity, std::string subject, std::string text, std:
   return make(Section::Limits, severity, std::move(subject), std::move(text), std::move(source));
 }
 
-Finding of_place(Severity severity, std::string subject, std::string text, std::string source) {
+Finding of_environment(Severity severity,
+                       std::string subject,
+                       std::string text,
+                       std::string source) {
   return make(
       Section::HostEnvironment, severity, std::move(subject), std::move(text), std::move(source));
 }
@@ -170,88 +173,92 @@ void check_processes(Findings& findings, const LimitFacts& limits) {
 // Apptainer mounts an image through FUSE (squashfuse) in an unprivileged user namespace. Without
 // /dev/fuse it unpacks the image to a temporary directory at each start, which takes time and
 // space.
-void check_container(Findings& findings, const PlaceFacts& place) {
-  if (place.container.where.empty()) {
+void check_container(Findings& findings, const EnvironmentFacts& environment) {
+  if (environment.container.where.empty()) {
     findings.push_back(
-        of_place(Severity::Ok, "containers", "neither apptainer nor singularity", "PATH"));
+        of_environment(Severity::Ok, "containers", "neither apptainer nor singularity", "PATH"));
     return;
   }
-  Finding finding = of_place(Severity::Ok,
-                             "containers",
-                             fmt::format("{} {}", place.container_name, place.container.version),
-                             place.container.where);
-  if (place.user_namespaces == 0) {
+  Finding finding = of_environment(
+      Severity::Ok,
+      "containers",
+      fmt::format("{} {}", environment.container_name, environment.container.version),
+      environment.container.where);
+  if (environment.user_namespaces == 0) {
     finding.severity = Severity::Warning;
     finding.text += "; user namespaces are disabled: only a setuid installation works";
     finding.advice.emplace_back("ask the administrators to set sysctl user.max_user_namespaces");
-  } else if (!place.has_fuse) {
+  } else if (!environment.has_fuse) {
     finding.text += "; no /dev/fuse: images are unpacked before use";
   }
   findings.push_back(std::move(finding));
 }
 
-void check_modules(Findings& findings, const PlaceFacts& place) {
-  if (place.modules.empty()) {
-    findings.push_back(of_place(Severity::Ok, "modules", "no module system", "environment"));
+void check_modules(Findings& findings, const EnvironmentFacts& environment) {
+  if (environment.modules.empty()) {
+    findings.push_back(of_environment(Severity::Ok, "modules", "no module system", "environment"));
     return;
   }
-  Finding finding = of_place(Severity::Ok, "modules", place.modules, "environment");
-  if (place.has_module_command == false) {
+  Finding finding = of_environment(Severity::Ok, "modules", environment.modules, "environment");
+  if (environment.has_module_command == false) {
     finding.severity = Severity::Warning;
     finding.text += "; the command `module` is not defined in scripts";
-    finding.advice.push_back(place.module_script.empty() ? "#!/bin/bash -l as the first line"
-                                                         : "source " + place.module_script);
+    finding.advice.push_back(environment.module_script.empty()
+                                 ? "#!/bin/bash -l as the first line"
+                                 : "source " + environment.module_script);
   }
   findings.push_back(std::move(finding));
 }
 
-void check_active(Findings& findings, const PlaceFacts& place) {
+void check_active(Findings& findings, const EnvironmentFacts& environment) {
   std::vector<std::string> active;
-  if (!place.virtual_env.empty()) {
-    active.push_back("venv " + place.virtual_env);
+  if (!environment.virtual_env.empty()) {
+    active.push_back("venv " + environment.virtual_env);
   }
-  if (!place.conda.empty()) {
-    active.push_back("conda " + place.conda);
+  if (!environment.conda.empty()) {
+    active.push_back("conda " + environment.conda);
   }
-  Finding finding = of_place(Severity::Ok,
-                             "environment",
-                             active.empty() ? "neither venv nor conda" : join(active, ", "),
-                             "VIRTUAL_ENV, CONDA_PREFIX");
+  Finding finding = of_environment(Severity::Ok,
+                                   "environment",
+                                   active.empty() ? "neither venv nor conda" : join(active, ", "),
+                                   "VIRTUAL_ENV, CONDA_PREFIX");
   if (active.size() == 2) {
     finding.severity = Severity::Warning;
     finding.text += ": both are active; PATH decides which Python runs";
     finding.advice.emplace_back("deactivate, or conda deactivate");
   }
   findings.push_back(std::move(finding));
-  if (!place.proxies.empty()) {
+  if (!environment.proxies.empty()) {
     std::vector<std::string> texts;
-    for (const auto& [name, value] : place.proxies) {
+    for (const auto& [name, value] : environment.proxies) {
       texts.push_back(fmt::format("{}={}", name, value));
     }
-    findings.push_back(of_place(Severity::Ok, "proxies", join(texts, ", "), "environment"));
+    findings.push_back(of_environment(Severity::Ok, "proxies", join(texts, ", "), "environment"));
   }
 }
 
 // The test file was created by the calling machine. A node that has the directory but not the file
 // has another file system at the same path. Home can differ on some sites on purpose, so that is a
 // warning; in a different working directory the program does not exist, so that is broken.
-void check_shared(Findings& findings, const PlaceFacts& place) {
-  if (place.sees_home == true) {
-    findings.push_back(of_place(Severity::Ok, "shared home", place.home.path, "test file"));
-  } else if (place.sees_home == false) {
-    Finding finding = of_place(Severity::Warning,
-                               "shared home",
-                               place.home.path + " is a different directory than on the first node",
-                               "test file");
+void check_shared(Findings& findings, const EnvironmentFacts& environment) {
+  if (environment.sees_home == true) {
+    findings.push_back(
+        of_environment(Severity::Ok, "shared home", environment.home.path, "test file"));
+  } else if (environment.sees_home == false) {
+    Finding finding =
+        of_environment(Severity::Warning,
+                       "shared home",
+                       environment.home.path + " is a different directory than on the first node",
+                       "test file");
     finding.advice.emplace_back(
         "store programs, environments and run directories on a shared file system");
     findings.push_back(std::move(finding));
   }
-  if (place.sees_directory == false) {
-    Finding finding = of_place(Severity::Broken,
-                               "directory",
-                               "the working directory does not exist or is a different one",
-                               "test file");
+  if (environment.sees_directory == false) {
+    Finding finding = of_environment(Severity::Broken,
+                                     "directory",
+                                     "the working directory does not exist or is a different one",
+                                     "test file");
     finding.advice.emplace_back("submit from a directory that all nodes share");
     findings.push_back(std::move(finding));
   }
@@ -259,30 +266,31 @@ void check_shared(Findings& findings, const PlaceFacts& place) {
 
 // Reports the node with the least free space. kUnknown is -1, so a node on which the directory does
 // not exist is the minimum and is reported first.
-void check_least(Findings& findings,
-                 const std::vector<NodeFacts>& nodes,
-                 const char* subject,
-                 SpaceFact PlaceFacts::*which) {
-  const auto least =
+void check_minimum(Findings& findings,
+                   const std::vector<NodeFacts>& nodes,
+                   const char* subject,
+                   SpaceFact EnvironmentFacts::*which) {
+  const auto minimum =
       std::min_element(nodes.begin(), nodes.end(), [which](const auto& one, const auto& other) {
         return (one.place.*which).free < (other.place.*which).free;
       });
-  const SpaceFact& space = least->place.*which;
+  const SpaceFact& space = minimum->place.*which;
   if (space.free == kUnknown) {
-    Finding finding = of_place(
+    Finding finding = of_environment(
         Severity::Broken, subject, fmt::format("{} does not exist", space.path), "statvfs");
-    finding.nodes = {least->name};
+    finding.nodes = {minimum->name};
     finding.advice.push_back("mkdir -p " + quote_for_shell(space.path));
     findings.push_back(std::move(finding));
     return;
   }
-  Finding finding = of_place(Severity::Ok,
-                             subject,
-                             fmt::format("{}: {} free{}",
-                                         space.path,
-                                         bytes_text(space.free),
-                                         nodes.size() > 1 ? ", minimum on " + least->name : ""),
-                             "statvfs");
+  Finding finding =
+      of_environment(Severity::Ok,
+                     subject,
+                     fmt::format("{}: {} free{}",
+                                 space.path,
+                                 bytes_text(space.free),
+                                 nodes.size() > 1 ? ", minimum on " + minimum->name : ""),
+                     "statvfs");
   if (space.free < kGiB) {
     finding.severity = Severity::Warning;
     finding.text += ": nearly full";
@@ -316,8 +324,8 @@ Findings check_surroundings(const NodeFacts& node) {
 Findings check_space(const std::vector<NodeFacts>& nodes) {
   Findings findings;
   if (!nodes.empty()) {
-    check_least(findings, nodes, "temporary", &PlaceFacts::temp);
-    check_least(findings, nodes, "home", &PlaceFacts::home);
+    check_minimum(findings, nodes, "temporary", &EnvironmentFacts::temp);
+    check_minimum(findings, nodes, "home", &EnvironmentFacts::home);
   }
   return findings;
 }

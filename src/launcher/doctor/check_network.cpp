@@ -23,7 +23,7 @@
 namespace lockstep::doctor {
 namespace {
 
-constexpr size_t kMostNamed = 6;
+constexpr size_t kMaxNamed = 6;
 
 Finding of_network(Severity severity, std::string subject, std::string text, std::string source) {
   return {.section = Section::Network,
@@ -115,9 +115,9 @@ std::string cell(const plan::Trial* trial, bool is_self) {
 std::vector<std::string> matrix(const CrossNodeFacts& cross_node,
                                 const Outcomes& outcomes,
                                 int network) {
-  constexpr size_t kMostNodes = 10;
+  constexpr size_t kMaxNodes = 10;
   std::vector<std::string> lines;
-  if (cross_node.nodes.size() > kMostNodes) {
+  if (cross_node.nodes.size() > kMaxNodes) {
     return lines;
   }
   size_t width = 2;
@@ -304,7 +304,7 @@ void check_uneven(Findings& findings, const std::vector<NodeFacts>& nodes) {
                                  fmt::format("{} of {} nodes have it; missing on: {}",
                                              count,
                                              nodes.size(),
-                                             name_some(without, kMostNamed)),
+                                             name_some(without, kMaxNamed)),
                                  "/sys/class/net");
     finding.advice.push_back(
         fmt::format("ip addr show {}, on that node; or sbatch --exclude", interface));
@@ -348,7 +348,7 @@ Findings check_interfaces(const NodeFacts& node) {
   findings.push_back(
       texts.empty()
           ? of_network(Severity::Ok, "interfaces", "loopback only", "/sys/class/net")
-          : of_network(Severity::Ok, "interfaces", name_some(texts, kMostNamed), "/sys/class/net"));
+          : of_network(Severity::Ok, "interfaces", name_some(texts, kMaxNamed), "/sys/class/net"));
   if (!node.can_listen) {
     Finding finding = of_network(Severity::Broken, "ports", "no free port", "bind");
     finding.advice.emplace_back("sysctl net.ipv4.ip_local_port_range; ss -s");
@@ -416,7 +416,7 @@ Findings check_rdma(const NodeFacts& node) {
 // measurement error is subtracted first, so that a slow connection is not reported as a wrong
 // clock.
 Findings check_clocks(const CrossNodeFacts& cross_node) {
-  constexpr double kMost = 1.0;
+  constexpr double kMaximum = 1.0;
   Findings findings;
   if (cross_node.clocks.size() < 2) {
     return findings;
@@ -434,7 +434,7 @@ Findings check_clocks(const CrossNodeFacts& cross_node) {
   for (const auto& [name, clock] : cross_node.clocks) {
     const double offset = clock.offset - usual;
     widest = std::max(widest, std::abs(offset));
-    if (std::abs(offset) - clock.precision > kMost) {
+    if (std::abs(offset) - clock.precision > kMaximum) {
       wrong.push_back(fmt::format(
           "{} is {} {}", name, format_duration(std::abs(offset)), offset > 0 ? "ahead" : "behind"));
     }
@@ -450,7 +450,7 @@ Findings check_clocks(const CrossNodeFacts& cross_node) {
                   .advice = {}};
   if (!wrong.empty()) {
     finding.severity = Severity::Warning;
-    finding.text = name_some(wrong, kMostNamed) + ": timestamps of these nodes are not comparable";
+    finding.text = name_some(wrong, kMaxNamed) + ": timestamps of these nodes are not comparable";
     finding.advice.emplace_back("chronyc tracking or timedatectl, on that node");
   }
   findings.push_back(std::move(finding));

@@ -13,7 +13,7 @@
 namespace lockstep::doctor {
 namespace {
 
-constexpr size_t kMostNamed = 8;
+constexpr size_t kMaxNamed = 8;
 
 Finding of_slurm(Severity severity,
                  std::string subject,
@@ -161,7 +161,7 @@ void check_memory(Findings& findings, const JobVariables& job) {
 }
 
 std::string describe_partitions(const std::vector<PartitionFact>& partitions) {
-  constexpr size_t kMost = 6;
+  constexpr size_t kMaximum = 6;
   std::vector<std::string> texts;
   for (const PartitionFact& one : partitions) {
     const std::string gpus = one.gpus.empty() || one.gpus == "(null)" ? "" : ", " + one.gpus;
@@ -173,7 +173,7 @@ std::string describe_partitions(const std::vector<PartitionFact>& partitions) {
                                 one.time_limit,
                                 gpus));
   }
-  return name_some(texts, kMost);
+  return name_some(texts, kMaximum);
 }
 
 // No Slurm is a valid result on a workstation. Inside a job it is an error, typically a container
@@ -225,7 +225,7 @@ Findings check_slurm(const Facts& facts) {
         advised(of_slurm(Severity::Broken,
                          "nodes",
                          fmt::format("{} did not answer; the report covers the other nodes",
-                                     name_some(cross_node.missing, kMostNamed)),
+                                     name_some(cross_node.missing, kMaxNamed)),
                          "srun lockstep agent"),
                 fmt::format("srun -w {} hostname; scontrol show node {}; submit with --exclude={}",
                             cross_node.missing.front(),
@@ -237,7 +237,7 @@ Findings check_slurm(const Facts& facts) {
         advised(of_slurm(Severity::Broken,
                          "nodes",
                          fmt::format("{} did not report its facts in time",
-                                     name_some(cross_node.silent, kMostNamed)),
+                                     name_some(cross_node.silent, kMaxNamed)),
                          "srun lockstep agent"),
                 fmt::format("srun -w {} lockstep doctor --quick", cross_node.silent.front())));
   }

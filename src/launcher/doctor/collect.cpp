@@ -72,18 +72,18 @@ std::vector<GidFact> collect_gids(const fs::path& port) {
 int64_t collect_memory_limit() {
   // Version 1 represents "no limit" by the largest multiple of the page size.
   constexpr int64_t kAsGoodAsNone = INT64_MAX / 2;
-  int64_t least = kUnlimited;
+  int64_t minimum = kUnlimited;
   const std::string membership = cluster::read_kernel_text("/proc/self/cgroup");
   for (const fs::path& folder :
        cluster::cgroup_folders(membership, cluster::kCgroupMount, "memory")) {
     for (const char* name : {"memory.max", "memory.limit_in_bytes"}) {
       const auto limit = find_integer(read_word(folder / name));
       if (limit && *limit < kAsGoodAsNone) {
-        least = std::min(least, *limit);
+        minimum = std::min(minimum, *limit);
       }
     }
   }
-  return least;
+  return minimum;
 }
 
 // An agent raises its own soft limit, so the limit of its parent is the one that workers get.
@@ -196,7 +196,7 @@ LimitFacts collect_limits(const os::Environment& environment) {
     facts.shm_free = from_limit(shm->free_bytes);
   }
   facts.open_files = collect_open_files(limits);
-  facts.most_open_files = from_limit(limits.most_open_files);
+  facts.most_open_files = from_limit(limits.max_open_files);
   facts.locked_bytes = from_limit(limits.locked_bytes);
   facts.processes = from_limit(limits.processes);
   return facts;
@@ -213,15 +213,15 @@ NodeFacts collect_node(const os::Environment& environment, const CollectOptions&
   facts.can_listen = can_listen();
   facts.is_29500_free = os::is_port_free("127.0.0.1", kTorchPort);
   if (!options.is_quick) {
-    constexpr size_t kMostNames = 64;
-    const size_t count = std::min(kMostNames, options.names.size());
+    constexpr size_t kMaxNames = 64;
+    const size_t count = std::min(kMaxNames, options.names.size());
     for (const std::string& name : std::span(options.names).first(count)) {
       facts.resolved[name] = resolve(name, environment);
     }
   }
   facts.gpu = collect_gpus(environment);
   facts.limits = collect_limits(environment);
-  facts.place = collect_place(environment, options);
+  facts.place = collect_environment(environment, options);
   facts.software = collect_software(environment, options.is_quick);
   return facts;
 }

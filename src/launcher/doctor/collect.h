@@ -31,7 +31,8 @@ GpuFacts collect_gpus(const os::Environment& environment,
                       const std::string& library = "libnvidia-ml.so.1");
 SoftwareFacts collect_software(const os::Environment& environment, bool is_quick);
 LimitFacts collect_limits(const os::Environment& environment);
-PlaceFacts collect_place(const os::Environment& environment, const CollectOptions& options);
+EnvironmentFacts collect_environment(const os::Environment& environment,
+                                     const CollectOptions& options);
 
 // ---- parsers for the output of other programs ----
 

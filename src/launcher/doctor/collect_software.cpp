@@ -71,17 +71,17 @@ PythonFacts collect_python(const os::Environment& environment) {
     facts.fault = fmt::format("did not answer within {} s", kPythonLimit.count());
     return facts;
   }
-  const auto told = nlohmann::json::parse(last_line(result->output), nullptr, false);
-  if (!told.is_object()) {
+  const auto answer = nlohmann::json::parse(last_line(result->output), nullptr, false);
+  if (!answer.is_object()) {
     facts.fault = last_line(result->errors);
     return facts;
   }
-  facts.python = {.version = told.value("python", ""), .where = told.value("where", "")};
-  facts.torch = told.value("torch", "");
-  facts.cuda = told.value("cuda", "");
-  facts.nccl = told.value("nccl", "");
-  facts.fault = told.value("fault", "");
-  facts.backends = told.value("backends", std::vector<std::string>());
+  facts.python = {.version = answer.value("python", ""), .where = answer.value("where", "")};
+  facts.torch = answer.value("torch", "");
+  facts.cuda = answer.value("cuda", "");
+  facts.nccl = answer.value("nccl", "");
+  facts.fault = answer.value("fault", "");
+  facts.backends = answer.value("backends", std::vector<std::string>());
   return facts;
 }
 

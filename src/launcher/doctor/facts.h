@@ -107,7 +107,7 @@ struct SpaceFact {
   int64_t free = kUnknown;
 };
 
-struct PlaceFacts {
+struct EnvironmentFacts {
   SoftwareFact container;              // apptainer or singularity
   std::string container_name;          // name of the program
   int64_t user_namespaces = kUnknown;  // maximum number
@@ -134,7 +134,7 @@ struct NodeFacts {
   GpuFacts gpu;
   SoftwareFacts software;
   LimitFacts limits;
-  PlaceFacts place;
+  EnvironmentFacts place;  // the name is part of the JSON format
 };
 
 struct PartitionFact {

@@ -55,7 +55,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LimitFacts,
                                    locked_bytes,
                                    processes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SpaceFact, path, total, free)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PlaceFacts,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EnvironmentFacts,
                                    container,
                                    container_name,
                                    user_namespaces,

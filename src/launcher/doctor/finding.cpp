@@ -34,7 +34,7 @@ std::string_view title_of(Section section) {
     case Section::Clock:
       return "Clock";
     case Section::HostEnvironment:
-      return "Surroundings";
+      return "Environment";
   }
   return "";
 }

@@ -34,10 +34,10 @@ constexpr const char* kMasterPort = "MASTER_PORT";
 // MASTER_PORT of the user; 0: none. An empty MASTER_PORT counts as not set: scripts reset variables
 // in this way.
 int wanted_port(const os::Environment& environment) {
-  constexpr int kMostPort = 65535;
+  constexpr int kMaxPort = 65535;
   const auto text = os::find_variable(environment, kMasterPort);
   return text && !text->empty()
-             ? contract::find_number(environment, kMasterPort, 1, kMostPort).value_or(0)
+             ? contract::find_number(environment, kMasterPort, 1, kMaxPort).value_or(0)
              : 0;
 }
 
@@ -73,11 +73,11 @@ void gather(Survey& survey) {
     throw Error(ExitCode::Unavailable, "cannot start the agents: " + fault);
   }
   if (const auto missing = survey.missing(); !missing.empty()) {
-    constexpr size_t kMostNamed = 8;
+    constexpr size_t kMaxNamed = 8;
     throw Error(
         ExitCode::Unavailable,
         fmt::format(
-            "no answer from {} within {} s", name_some(missing, kMostNamed), kPatience.count()))
+            "no answer from {} within {} s", name_some(missing, kMaxNamed), kPatience.count()))
         .hint("lockstep doctor, in this job");
   }
 }
@@ -176,18 +176,18 @@ std::vector<std::string> interfaces_of(const JobRendezvous& rendezvous) {
 // has. Gloo and Horovod accept one name only and stay unset. Open MPI accepts a network in CIDR
 // notation, which is the same on all nodes.
 void add_interface(OrderedVariables& variables, const JobRendezvous& rendezvous) {
-  contract::WorkerPlace worker;
+  contract::WorkerSpec worker;
   worker.nodes = static_cast<int>(rendezvous.nodes.size());
   worker.interface = common_interface(rendezvous);
   worker.roce_gid_index = common_gid(rendezvous);
   worker.horovod_port = rendezvous.port;  // the Horovod variable is only set with a port
-  os::Environment told = contract::gentle_environment(worker);
+  os::Environment reported = contract::gentle_environment(worker);
   const std::vector<std::string> names = interfaces_of(rendezvous);
   if (worker.interface.empty() && rendezvous.nodes.size() > 1 && names.size() > 1) {
-    told.insert_or_assign("NCCL_SOCKET_IFNAME", "=" + join(names, ","));
+    reported.insert_or_assign("NCCL_SOCKET_IFNAME", "=" + join(names, ","));
   }
   const auto add = [&](const std::string& name) {
-    if (const auto value = told.find(name); value != told.end()) {
+    if (const auto value = reported.find(name); value != reported.end()) {
       variables.emplace_back(name, value->second);
     }
   };
@@ -284,15 +284,15 @@ std::string to_json(const JobRendezvous& rendezvous, const OrderedVariables& var
                      {"interface", node.interface},
                      {"roce_gid", node.roce_gid ? Json(*node.roce_gid) : Json(nullptr)}});
   }
-  Json told = Json::object();
+  Json reported = Json::object();
   for (const auto& [name, value] : variables) {
-    told[name] = value;
+    reported[name] = value;
   }
   return Json{{"network", rendezvous.network},
               {"reason", rendezvous.reason},
               {"details", rendezvous.details},
               {"nodes", nodes},
-              {"variables", told}}
+              {"variables", reported}}
              .dump(2, ' ', false, Json::error_handler_t::replace) +
          "\n";
 }

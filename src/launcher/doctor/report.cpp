@@ -159,6 +159,7 @@ std::string to_json(const Facts& facts, const Findings& findings) {
                {{"broken", counts.broken}, {"warning", counts.warning}, {"ok", counts.ok}}},
               {"findings", list},
               {"slurm", json_of(facts.slurm)},
+              // An older word for all workers; the name of the field is part of the format.
               {"gang", json_of(facts.cross_node)},
               {"nodes", nodes}}
              .dump(2, ' ', false, Json::error_handler_t::replace) +

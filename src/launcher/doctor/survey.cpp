@@ -56,14 +56,14 @@ supervisor::ControlKeys keys_if_any() {
 
 // The tasks that the job requested are ignored: a survey needs one agent per node, and a job with
 // an odd number of tasks would otherwise be rejected by make_plan() before it can be examined.
-plan::LaunchPlan plan_of_survey(plan::HostEnvironment here, const std::string& who) {
+plan::LaunchPlan plan_of_survey(plan::HostEnvironment here, const std::string& source) {
   if (here.job) {
     here.job->asked_tasks_per_node.reset();
     here.job->asked_tasks.reset();
   }
   plan::Request request;
   request.program = {"true"};
-  request.nproc_per_node = plan::OptionValue{.text = "1", .source = who, .flag = ""};
+  request.nproc_per_node = plan::OptionValue{.text = "1", .source = source, .flag = ""};
   return plan::make_plan(request, here);
 }
 

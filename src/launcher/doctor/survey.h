@@ -23,7 +23,7 @@ namespace lockstep::doctor {
 
 // Launch plan of a survey: one agent per node, independent of the number of tasks of the job.
 // Throws an Error if the environment allows no such plan.
-plan::LaunchPlan plan_of_survey(plan::HostEnvironment here, const std::string& who);
+plan::LaunchPlan plan_of_survey(plan::HostEnvironment here, const std::string& source);
 
 // Clock of another node relative to ours, and the error of the measurement.
 struct ClockOffset {

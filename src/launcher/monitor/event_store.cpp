@@ -41,7 +41,7 @@
 // rank/R/cores and rank/R/memory_bytes, if a restart has moved rank R to another node.
 //
 // Memory is bounded by the number of ranks, nodes and metric names, not by the length of the run:
-// each Series has a capacity, marks are limited to kMostMarks, and totals are sums. Only the values
+// each Series has a capacity, marks are limited to kMaxMarks, and totals are sums. Only the values
 // that StoreLimits::keeps_news selects grow, until take_news() removes them.
 namespace lockstep::monitor {
 namespace {
@@ -85,9 +85,9 @@ std::string text_of(const contract::Event& event, std::string_view name) {
 
 // JSON numbers are doubles here. A NaN or infinity must not reach the cast, which would be
 // undefined behaviour.
-int64_t whole_of(const contract::Event& event, std::string_view name, int64_t otherwise) {
+int64_t whole_of(const contract::Event& event, std::string_view name, int64_t fallback) {
   const auto number = contract::find_number(event, name);
-  return number && std::isfinite(*number) ? static_cast<int64_t>(*number) : otherwise;
+  return number && std::isfinite(*number) ? static_cast<int64_t>(*number) : fallback;
 }
 
 }  // namespace
@@ -357,8 +357,8 @@ void EventStore::Content::add_numbers(const contract::Event& event, std::string_
   const int64_t step = whole_of(event, "step", 0);
   for (const auto& [name, value] : event.fields) {
     const auto number = contract::find_number(event, name);
-    const bool is_untold = name == "accuracy" && number && *number < 0;
-    if (number && !is_untold) {
+    const bool is_unknown = name == "accuracy" && number && *number < 0;
+    if (number && !is_unknown) {
       table.one(std::string(prefix) + name).add(event.time, step, *number);
     }
   }
@@ -379,7 +379,7 @@ void EventStore::Content::add_mark(Mark mark) {
     new_marks.push_back(mark);
   }
   marks.push_back(std::move(mark));
-  if (marks.size() > kMostMarks) {
+  if (marks.size() > kMaxMarks) {
     marks.pop_front();
   }
 }
@@ -498,24 +498,24 @@ Snapshot EventStore::snapshot() const {
     snapshot.nodes.push_back(record.view());
   }
   content.describe_training(snapshot);
-  double most = 0;
+  double maximum = 0;
   for (const auto& [number, record] : content.ranks) {
-    most = std::max(most, record.steps_per_event());
+    maximum = std::max(maximum, record.steps_per_event());
   }
   // Ranks do not report at the same time, so a rank can be two reports behind without being late.
-  mark_stragglers(snapshot.ranks, static_cast<int64_t>(std::ceil(2 * most)) + 1);
+  mark_stragglers(snapshot.ranks, static_cast<int64_t>(std::ceil(2 * maximum)) + 1);
   return snapshot;
 }
 
 std::vector<Point> EventStore::series(const std::string& name,
                                       double from,
                                       double to,
-                                      size_t most_points) const {
+                                      size_t max_points) const {
   const auto found = content_->table.all().find(name);
   if (found == content_->table.all().end()) {
     return {};
   }
-  std::vector<Point> points = found->second.points(from, to, most_points);
+  std::vector<Point> points = found->second.points(from, to, max_points);
   content_->look_up_steps(points);
   return points;
 }

@@ -56,22 +56,22 @@ class EventStore {
 
   Snapshot snapshot() const;
 
-  // A series between two times, reduced to at most `most_points` points; empty if it does not
+  // A series between two times, reduced to at most `max_points` points; empty if it does not
   // exist.
   std::vector<Point> series(const std::string& name,
                             double from,
                             double to,
-                            size_t most_points) const;
+                            size_t max_points) const;
   std::vector<std::string> series_names() const;
 
-  // The newest kMostMarks marks in ascending order of time.
+  // The newest kMaxMarks marks in ascending order of time.
   std::vector<Mark> marks() const;
 
   // The values and marks that poll() has read since the last call, each exactly once. Empty unless
   // StoreLimits::keeps_news selects series.
   News take_news();
 
-  static constexpr size_t kMostMarks = 4096;
+  static constexpr size_t kMaxMarks = 4096;
 
  private:
   struct Content;

@@ -20,12 +20,12 @@
 namespace lockstep::monitor {
 namespace {
 
-constexpr double kNotTold = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // The median of the values that are known; NaN if none is.
 double median_of(std::vector<double> values) {
   std::erase_if(values, [](double value) { return std::isnan(value); });
-  return values.empty() ? kNotTold : upper_median(std::move(values));
+  return values.empty() ? kUnknown : upper_median(std::move(values));
 }
 
 struct Span {
@@ -53,13 +53,13 @@ std::vector<double> columns_of(const std::vector<Point>& curve, const Span& span
     if (std::isnan(point.mean)) {
       continue;
     }
-    const double place = width > 0 ? (point.time - span.from) / width : 0;
-    const size_t column = std::min(columns - 1, static_cast<size_t>(std::max(0.0, place)));
+    const double index = width > 0 ? (point.time - span.from) / width : 0;
+    const size_t column = std::min(columns - 1, static_cast<size_t>(std::max(0.0, index)));
     sums[column] += point.mean;
     ++counts[column];
   }
   for (size_t i = 0; i < columns; ++i) {
-    sums[i] = counts[i] > 0 ? sums[i] / counts[i] : kNotTold;
+    sums[i] = counts[i] > 0 ? sums[i] / counts[i] : kUnknown;
   }
   return sums;
 }
@@ -68,14 +68,14 @@ std::vector<double> columns_of(const std::vector<Point>& curve, const Span& span
 // slow. Five percent is well above the noise of a median over at least some columns.
 std::vector<Heat::Slow> slowest_of(const Heat& heat) {
   constexpr int kNotable = 105;
-  constexpr size_t kMost = 5;
+  constexpr size_t kMaximum = 5;
   std::vector<Heat::Slow> slow;
   for (size_t r = 0; r < heat.ranks.size(); ++r) {
-    std::vector<double> told;
+    std::vector<double> percents;
     for (const auto& percent : heat.percents[r]) {
-      told.push_back(percent ? *percent : kNotTold);
+      percents.push_back(percent ? *percent : kUnknown);
     }
-    const double middle = median_of(std::move(told));
+    const double middle = median_of(std::move(percents));
     if (middle > kNotable) {
       slow.push_back({.rank = heat.ranks[r], .percent = static_cast<int>(std::lround(middle))});
     }
@@ -83,7 +83,7 @@ std::vector<Heat::Slow> slowest_of(const Heat& heat) {
   std::stable_sort(slow.begin(), slow.end(), [](const Heat::Slow& one, const Heat::Slow& other) {
     return one.percent > other.percent;
   });
-  slow.resize(std::min(slow.size(), kMost));
+  slow.resize(std::min(slow.size(), kMaximum));
   return slow;
 }
 
@@ -91,7 +91,7 @@ std::vector<Heat::Slow> slowest_of(const Heat& heat) {
 
 Heat make_heat(const std::vector<int>& ranks,
                const std::vector<std::vector<Point>>& curves,
-               size_t most_columns) {
+               size_t max_columns) {
   size_t longest = 0;
   for (const std::vector<Point>& curve : curves) {
     longest = std::max(longest, curve.size());
@@ -100,7 +100,7 @@ Heat make_heat(const std::vector<int>& ranks,
     return {};
   }
   // More columns than points would be mostly empty.
-  const size_t columns = std::min(longest, most_columns);
+  const size_t columns = std::min(longest, max_columns);
   const Span span = span_of(curves);
   std::vector<std::vector<double>> values;
   values.reserve(curves.size());
@@ -132,15 +132,15 @@ Heat make_heat(const std::vector<int>& ranks,
 
 // Twice as many points as columns, so that a column has a point even if ranks report at different
 // times.
-Heat make_heat(const EventStore& store, const std::vector<int>& ranks, size_t most_columns) {
+Heat make_heat(const EventStore& store, const std::vector<int>& ranks, size_t max_columns) {
   constexpr double kForever = std::numeric_limits<double>::infinity();
   std::vector<std::vector<Point>> curves;
   curves.reserve(ranks.size());
   for (const int rank : ranks) {
     curves.push_back(store.series(
-        fmt::format("rank/{}/own_seconds", rank), -kForever, kForever, 2 * most_columns));
+        fmt::format("rank/{}/own_seconds", rank), -kForever, kForever, 2 * max_columns));
   }
-  return make_heat(ranks, curves, most_columns);
+  return make_heat(ranks, curves, max_columns);
 }
 
 }  // namespace lockstep::monitor

@@ -24,12 +24,12 @@ struct Heat {
   std::vector<Slow> slowest = {};                              // at most five above 105 percent
 };
 
-// Computes the heat map from one curve per rank; `most_columns` must be at least 1.
+// Computes the heat map from one curve per rank; `max_columns` must be at least 1.
 Heat make_heat(const std::vector<int>& ranks,
                const std::vector<std::vector<Point>>& curves,
-               size_t most_columns);
+               size_t max_columns);
 
 // Computes the heat map from the series rank/R/own_seconds; empty if no rank has reported any.
-Heat make_heat(const EventStore& store, const std::vector<int>& ranks, size_t most_columns);
+Heat make_heat(const EventStore& store, const std::vector<int>& ranks, size_t max_columns);
 
 }  // namespace lockstep::monitor

@@ -25,9 +25,9 @@ namespace {
 using std::chrono::milliseconds;
 
 // Each open page occupies a thread with its /api/events connection. The pool is larger than
-// kMostListeners so that other requests are always served.
+// kMaxListeners so that other requests are always served.
 constexpr size_t kThreads = 32;
-constexpr int kMostListeners = 16;
+constexpr int kMaxListeners = 16;
 // Minimum time between two events: a page sends several requests for each.
 constexpr milliseconds kNewsPause(1000);
 constexpr milliseconds kNewsPatience(500);
@@ -109,7 +109,7 @@ struct HttpServer::Listener {
   // counter is decreased by the release callback, which httplib calls when the response is
   // destroyed, in every case: client gone, server stopped, write failed.
   void tell_news(httplib::Response& response) {
-    if (++listeners > kMostListeners) {
+    if (++listeners > kMaxListeners) {
       --listeners;
       write_plain(response, 503, "too many open pages receive updates: close some of them.");
       return;

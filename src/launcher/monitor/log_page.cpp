@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kChunkBytes = 1ULL << 20;
-constexpr size_t kMostOfALine = 4096;
+constexpr size_t kMaxLineLength = 4096;
 
 // Passes each complete line from `begin` on to `take`, with its offset, until the end of the file
 // or until `take` returns false. Returns the offset after the last line that was taken.
@@ -68,15 +68,15 @@ LogLine cut(uint64_t offset, std::string_view line) {
   if (line.ends_with('\r')) {
     line.remove_suffix(1);
   }
-  std::string text(line.substr(0, kMostOfALine));
-  text += line.size() > kMostOfALine ? " ..." : "";
+  std::string text(line.substr(0, kMaxLineLength));
+  text += line.size() > kMaxLineLength ? " ..." : "";
   return {.offset = offset, .text = std::move(text)};
 }
 
 }  // namespace
 
-// Two modes. The tail (no `after`) reads to the end and keeps the last most_lines lines. A
-// continuation reads forward from `after` and stops at the line after most_lines matches, which
+// Two modes. The tail (no `after`) reads to the end and keeps the last max_lines lines. A
+// continuation reads forward from `after` and stops at the line after max_lines matches, which
 // becomes `next`. file.size() is fixed when the file is opened; what is appended later belongs to
 // the next page.
 LogPage read_log(const fs::path& path, const LogQuery& query) {
@@ -89,11 +89,12 @@ LogPage read_log(const fs::path& path, const LogQuery& query) {
   const bool is_tail = !query.after || *query.after > file.size();
   // Without a search only the end of the file is read. Lines are truncated to 4 KiB, so this many
   // bytes are enough unless lines are longer.
-  const uint64_t most = word.empty()
-                            ? std::min<uint64_t>(query.most_bytes, query.most_lines * kMostOfALine)
-                            : query.most_bytes;
+  const uint64_t maximum =
+      word.empty() ? std::min<uint64_t>(query.max_bytes, query.max_lines * kMaxLineLength)
+                   : query.max_bytes;
   const uint64_t begin =
-      is_tail ? begin_of_line(file, file.size() > most ? file.size() - most : 0) : *query.after;
+      is_tail ? begin_of_line(file, file.size() > maximum ? file.size() - maximum : 0)
+              : *query.after;
 
   LogPage page{.lines = {}, .next = 0, .size_bytes = file.size(), .searched_from = begin};
   std::deque<LogLine> lines;
@@ -101,11 +102,11 @@ LogPage read_log(const fs::path& path, const LogQuery& query) {
     if (!word.empty() && to_lower(line).find(word) == std::string::npos) {
       return true;
     }
-    if (!is_tail && lines.size() == query.most_lines) {
+    if (!is_tail && lines.size() == query.max_lines) {
       return false;
     }
     lines.push_back(cut(offset, line));
-    if (lines.size() > query.most_lines) {
+    if (lines.size() > query.max_lines) {
       lines.pop_front();
     }
     return true;

@@ -29,8 +29,8 @@ struct LogPage {
 struct LogQuery {
   std::string search = {};             // only lines that contain it; case-insensitive
   std::optional<uint64_t> after = {};  // the `next` of an earlier page; absent: the newest lines
-  size_t most_lines = 500;
-  uint64_t most_bytes = 64ULL << 20;  // maximum to read for one page
+  size_t max_lines = 500;
+  uint64_t max_bytes = 64ULL << 20;  // maximum to read for one page
 };
 
 // Reads complete lines only: a line without its end is part of a later page. A missing file counts

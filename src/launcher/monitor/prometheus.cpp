@@ -20,8 +20,8 @@ double age(double time, double now) {
   return std::max(0.0, now - time);
 }
 
-std::optional<double> known(int64_t number, int64_t least) {
-  return number >= least ? std::optional(static_cast<double>(number)) : std::nullopt;
+std::optional<double> known(int64_t number, int64_t minimum) {
+  return number >= minimum ? std::optional(static_cast<double>(number)) : std::nullopt;
 }
 
 void add_nodes(MetricPage& page, std::span<const Snapshot> runs) {

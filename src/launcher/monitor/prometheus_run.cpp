@@ -15,8 +15,8 @@ struct Look {
   double now;
 };
 
-std::optional<double> known(int64_t number, int64_t least) {
-  return number >= least ? std::optional(static_cast<double>(number)) : std::nullopt;
+std::optional<double> known(int64_t number, int64_t minimum) {
+  return number >= minimum ? std::optional(static_cast<double>(number)) : std::nullopt;
 }
 
 std::optional<double> age(double time, double now) {

@@ -93,8 +93,8 @@ void RankRecord::start(const contract::Event& event) {
   view_.step_seconds.reset();
   view_.own_seconds.reset();
   view_.split = {};
-  told_time_ = event.time;
-  told_step_.reset();
+  counted_time_ = event.time;
+  counted_step_.reset();
 }
 
 // A step that is smaller than the last one means that training has returned to a checkpoint within
@@ -168,11 +168,11 @@ void RankRecord::end(const contract::Event& event) {
   view_.time = event.time;
   view_.has_ended = true;
   view_.step = whole(contract::find_number(event, "step")).value_or(view_.step);
-  if (told_step_) {
-    view_.totals.steps += std::max<int64_t>(0, view_.step - *told_step_);
+  if (counted_step_) {
+    view_.totals.steps += std::max<int64_t>(0, view_.step - *counted_step_);
   }
-  told_time_.reset();
-  told_step_.reset();
+  counted_time_.reset();
+  counted_step_.reset();
   remember_peak(contract::find_number(event, "peak_bytes"));
 }
 
@@ -236,15 +236,15 @@ void RankRecord::add(Series*& series, const char* name, const Point& point) {
 // the worker has resumed from a checkpoint, and the time in between is not counted.
 void RankRecord::sum_up(const contract::Event& event, int64_t step) {
   RankTotals& totals = view_.totals;
-  const bool is_again = told_step_ && step < *told_step_;
-  if (told_time_ && !is_again) {
-    totals.seconds += std::max(0.0, event.time - *told_time_);
+  const bool is_again = counted_step_ && step < *counted_step_;
+  if (counted_time_ && !is_again) {
+    totals.seconds += std::max(0.0, event.time - *counted_time_);
   }
-  if (told_step_ && !is_again) {
-    totals.steps += step - *told_step_;
+  if (counted_step_ && !is_again) {
+    totals.steps += step - *counted_step_;
   }
-  told_time_ = event.time;
-  told_step_ = step;
+  counted_time_ = event.time;
+  counted_step_ = step;
   const TimeSplit spent = split_of(event);
   add_to(totals.data, spent.data);
   add_to(totals.compute, contract::find_number(event, "compute_seconds"));

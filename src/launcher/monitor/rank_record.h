@@ -48,10 +48,10 @@ class RankRecord {
 
   SeriesTable& table_;
   RankView view_;
-  bool has_steps_ = false;            // the worker writes step events
-  std::deque<Entry> recent_;          // of this attempt, the newest last
-  std::optional<double> told_time_;   // time up to which the totals are complete
-  std::optional<int64_t> told_step_;  // step up to which the totals are complete
+  bool has_steps_ = false;               // the worker writes step events
+  std::deque<Entry> recent_;             // of this attempt, the newest last
+  std::optional<double> counted_time_;   // time up to which the totals are complete
+  std::optional<int64_t> counted_step_;  // step up to which the totals are complete
   SampleClock clock_;
   Series* step_series_ = nullptr;
   Series* own_series_ = nullptr;

@@ -180,10 +180,10 @@ std::string RowLayout::head() const {
 
 // " ████▌  81%"
 std::string RowLayout::group(const std::optional<double>& share,
-                             const std::string& otherwise) const {
+                             const std::string& fallback) const {
   constexpr double kPercent = 100;
   if (!share) {
-    return " " + left(otherwise, bar_ + kNumber);
+    return " " + left(fallback, bar_ + kNumber);
   }
   return " " + bar(*share, bar_) + right(fmt::format("{:.0f}%", *share * kPercent), kNumber);
 }

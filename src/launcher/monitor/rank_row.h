@@ -32,7 +32,7 @@ class RowLayout {
   ScreenLine row(const Snapshot& snapshot, const RankView& rank, double now) const;
 
  private:
-  std::string group(const std::optional<double>& share, const std::string& otherwise) const;
+  std::string group(const std::optional<double>& share, const std::string& fallback) const;
 
   size_t node_ = 0;  // width in columns
   size_t bar_ = 0;

@@ -23,10 +23,10 @@ Json maybe(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-// Null for a value below `least`, which stands for an unknown number.
+// Null for a value below `minimum`, which stands for an unknown number.
 template <typename T>
-Json from(T value, T least) {
-  return value >= least ? Json(value) : Json(nullptr);
+Json from(T value, T minimum) {
+  return value >= minimum ? Json(value) : Json(nullptr);
 }
 
 Json latest_of(const Snapshot& snapshot) {

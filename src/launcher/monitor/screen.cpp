@@ -195,8 +195,8 @@ std::string plain_text(const std::vector<ScreenLine>& lines) {
 
 size_t curve_columns(const ScreenSize& size) {
   constexpr size_t kNumbers = 30;
-  constexpr size_t kLeast = 8;
-  return std::max(kLeast, size.columns - std::min(size.columns, kNumbers));
+  constexpr size_t kMinimum = 8;
+  return std::max(kMinimum, size.columns - std::min(size.columns, kNumbers));
 }
 
 }  // namespace lockstep::monitor

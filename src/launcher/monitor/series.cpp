@@ -17,11 +17,11 @@
 namespace lockstep::monitor {
 namespace {
 
-constexpr size_t kLeastCapacity = 4;
+constexpr size_t kMinCapacity = 4;
 
 }  // namespace
 
-Series::Series(size_t capacity) : capacity_(std::max(capacity, kLeastCapacity)) {}
+Series::Series(size_t capacity) : capacity_(std::max(capacity, kMinCapacity)) {}
 
 void Series::add(double time, int64_t step, double value) {
   const Bucket one{
@@ -81,18 +81,18 @@ void Series::halve() {
   stride_ *= 2;
 }
 
-// Groups of equal size are merged: rounding up `together` guarantees at most `most_points` groups.
-std::vector<Point> Series::points(double from, double to, size_t most_points) const {
+// Groups of equal size are merged: rounding up `together` guarantees at most `max_points` groups.
+std::vector<Point> Series::points(double from, double to, size_t max_points) const {
   const auto first = std::find_if(buckets_.begin(), buckets_.end(), [from](const Bucket& bucket) {
     return bucket.point.time >= from;
   });
   const auto last = std::find_if(
       first, buckets_.end(), [to](const Bucket& bucket) { return bucket.point.time > to; });
   const auto found = static_cast<size_t>(last - first);
-  if (found == 0 || most_points == 0) {
+  if (found == 0 || max_points == 0) {
     return {};
   }
-  const size_t together = (found - 1) / most_points + 1;
+  const size_t together = (found - 1) / max_points + 1;
   std::vector<Point> points;
   points.reserve(found / together + 1);
   for (size_t i = 0; i < found; i += together) {

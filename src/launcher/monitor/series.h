@@ -33,8 +33,8 @@ class Series {
   // Times must not decrease; a value may be NaN.
   void add(double time, int64_t step, double value);
 
-  // The values from `from` to `to` in order of time, merged into at most `most_points` points.
-  std::vector<Point> points(double from, double to, size_t most_points) const;
+  // The values from `from` to `to` in order of time, merged into at most `max_points` points.
+  std::vector<Point> points(double from, double to, size_t max_points) const;
 
   // The step of the last point that is not after `time`; nothing before the first point.
   std::optional<int64_t> find_step(double time) const;

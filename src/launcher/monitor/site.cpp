@@ -36,14 +36,14 @@
 //   variable news_, and is never held together with a Followed::mutex.
 // - runs_ itself is constant after the constructor and needs no lock.
 //
-// The size of a response is limited (kMostPoints, kMostColumns), because the store is locked while
+// The size of a response is limited (kMaxPoints, kMaxColumns), because the store is locked while
 // it is built.
 namespace lockstep::monitor {
 namespace {
 
-constexpr size_t kMostPoints = 2048;
-constexpr size_t kMostColumns = 120;
-constexpr int64_t kMostLogLines = 5000;
+constexpr size_t kMaxPoints = 2048;
+constexpr size_t kMaxColumns = 120;
+constexpr int64_t kMaxLogLines = 5000;
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
 // A request that cannot be answered: an HTTP status and one sentence.
@@ -59,23 +59,23 @@ std::optional<std::string> find_word(const Parameters& parameters, const std::st
 
 std::optional<int64_t> find_whole(const Parameters& parameters,
                                   const std::string& name,
-                                  int64_t most = std::numeric_limits<int64_t>::max()) {
+                                  int64_t maximum = std::numeric_limits<int64_t>::max()) {
   const auto word = find_word(parameters, name);
   if (!word) {
     return std::nullopt;
   }
   const auto number = find_integer(*word);
-  if (!number || *number < 0 || *number > most) {
+  if (!number || *number < 0 || *number > maximum) {
     throw Refusal{
-        400, fmt::format("invalid {} '{}': must be an integer from 0 to {}", name, *word, most)};
+        400, fmt::format("invalid {} '{}': must be an integer from 0 to {}", name, *word, maximum)};
   }
   return number;
 }
 
-double time_of(const Parameters& parameters, const std::string& name, double otherwise) {
+double time_of(const Parameters& parameters, const std::string& name, double fallback) {
   const auto word = find_word(parameters, name);
   if (!word) {
-    return otherwise;
+    return fallback;
   }
   double time = 0;
   const auto [end, fault] = std::from_chars(word->data(), word->data() + word->size(), time);
@@ -255,7 +255,7 @@ Answer Site::dispatch(const std::string& path, const Parameters& parameters) {
     for (const RankView& rank : run.store.snapshot().ranks) {
       ranks.push_back(rank.rank);
     }
-    return {.body = heat_json(make_heat(run.store, ranks, kMostColumns))};
+    return {.body = heat_json(make_heat(run.store, ranks, kMaxColumns))};
   }
   if (path == "/api/series") {
     const auto name = find_word(parameters, "name");
@@ -265,7 +265,7 @@ Answer Site::dispatch(const std::string& path, const Parameters& parameters) {
     const double from = time_of(parameters, "from", -kForever);
     const double to = time_of(parameters, "to", kForever);
     const auto points =
-        static_cast<size_t>(find_whole(parameters, "points", kMostPoints).value_or(kMostPoints));
+        static_cast<size_t>(find_whole(parameters, "points", kMaxPoints).value_or(kMaxPoints));
     Followed& run = run_of(parameters);
     const std::lock_guard lock(run.mutex);
     return {.body = series_json(*name, run.store.series(*name, from, to, points))};
@@ -320,15 +320,15 @@ Answer Site::metrics(const Parameters& parameters) {
 // have is an error, but an attempt without any log yet is an empty page, because the workers may be
 // starting.
 Answer Site::log(const Followed& run, const Parameters& parameters) const {
-  constexpr int64_t kMostInt = std::numeric_limits<int>::max();
+  constexpr int64_t kMaxInt = std::numeric_limits<int>::max();
   const contract::RunDirectory& directory = run.shown.directory;
-  const int rank = static_cast<int>(find_whole(parameters, "rank", kMostInt).value_or(0));
-  const auto asked = find_whole(parameters, "attempt", kMostInt);
+  const int rank = static_cast<int>(find_whole(parameters, "rank", kMaxInt).value_or(0));
+  const auto asked = find_whole(parameters, "attempt", kMaxInt);
   const auto after = find_whole(parameters, "after");
   LogQuery query;
   query.search = find_word(parameters, "search").value_or("");
-  query.most_lines = static_cast<size_t>(find_whole(parameters, "lines", kMostLogLines)
-                                             .value_or(static_cast<int64_t>(query.most_lines)));
+  query.max_lines = static_cast<size_t>(find_whole(parameters, "lines", kMaxLogLines)
+                                            .value_or(static_cast<int64_t>(query.max_lines)));
   if (after) {
     query.after = static_cast<uint64_t>(*after);
   }

@@ -14,7 +14,7 @@ namespace {
 // move both of the latter towards itself and hide. If all ranks are equally fast, the deviation is
 // close to 0 and every jitter would be an outlier; the minimum share of the median prevents that.
 constexpr double kDeviations = 3;
-constexpr double kLeastShare = 0.1;
+constexpr double kMinShare = 0.1;
 
 void mark_slow(std::span<RankView> ranks) {
   std::vector<double> times;
@@ -31,7 +31,7 @@ void mark_slow(std::span<RankView> ranks) {
   for (double& time : times) {
     time = std::abs(time - usual);
   }
-  const double bound = usual + std::max(kDeviations * lower_median(times), kLeastShare * usual);
+  const double bound = usual + std::max(kDeviations * lower_median(times), kMinShare * usual);
   for (RankView& rank : ranks) {
     if (rank.own_seconds && !rank.has_ended && *rank.own_seconds > bound) {
       rank.is_straggler = true;

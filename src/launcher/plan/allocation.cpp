@@ -42,7 +42,7 @@ Allocation read_allocation(const HostEnvironment& here, const LaunchTarget& targ
     return allocation;
   }
   const cluster::SlurmJob& job = *here.job;
-  allocation.who = "Slurm job " + job.id;
+  allocation.source = "Slurm job " + job.id;
   allocation.gpus = job.gpus_per_node;
   allocation.cpus = pick(job.cpus_per_node, job, here, target);
   if (job.asked_tasks_per_node) {

@@ -12,7 +12,7 @@ namespace lockstep::plan {
 // The part of a Slurm allocation that determines the number of workers. Vectors are indexed like
 // the nodes of the LaunchTarget.
 struct Allocation {
-  std::string who;         // "Slurm job 4711"; empty: there is no job
+  std::string source;      // "Slurm job 4711"; empty: there is no job
   std::vector<int> tasks;  // per node; empty: not more than one task was requested
   std::string tasks_said;  // "--ntasks-per-node=4"
   std::vector<int> cpus;   // per node; empty: unknown

@@ -30,8 +30,8 @@ void exclude(const Choice& one, const Choice& other, std::string_view why, std::
                           spelt(**one.option, one.flag),
                           spelt(**other.option, other.flag),
                           why))
-      .fact("asked", said(**one.option, one.flag), (*one.option)->source)
-      .fact("asked", said(**other.option, other.flag), (*other.option)->source)
+      .fact("requested", said(**one.option, one.flag), (*one.option)->source)
+      .fact("requested", said(**other.option, other.flag), (*other.option)->source)
       .hint(hint);
 }
 
@@ -43,8 +43,8 @@ void exclude_standalone(const Choice& other) {
   throw Error(ExitCode::Usage,
               fmt::format("cannot use --standalone with {}: it means this machine only",
                           spelt(**other.option, other.flag)))
-      .fact("asked", "--standalone", kCommandLine)
-      .fact("asked", said(**other.option, other.flag), (*other.option)->source)
+      .fact("requested", "--standalone", kCommandLine)
+      .fact("requested", said(**other.option, other.flag), (*other.option)->source)
       .hint(fmt::format("drop --standalone, or drop {}", spelt(**other.option, other.flag)));
 }
 
@@ -83,12 +83,12 @@ void require_alone(const Request& request, const Sizes& sizes) {
   exclude_standalone({&request.hostfile, "--hostfile"});
   exclude_standalone({&request.include, "--include"});
   exclude_standalone({&request.exclude, "--exclude"});
-  if (sizes.nodes && sizes.nodes->most > 1) {
+  if (sizes.nodes && sizes.nodes->maximum > 1) {
     throw Error(ExitCode::Usage,
                 fmt::format("cannot run on {} nodes with --standalone: it means this machine only",
-                            sizes.nodes->most))
-        .fact("asked", "--standalone", kCommandLine)
-        .fact("asked", sizes.nodes->provenance.text, sizes.nodes->provenance.who)
+                            sizes.nodes->maximum))
+        .fact("requested", "--standalone", kCommandLine)
+        .fact("requested", sizes.nodes->provenance.text, sizes.nodes->provenance.source)
         .hint("drop --standalone, or --nnodes 1");
   }
 }
@@ -99,20 +99,20 @@ void require_node_rank(const Request& request, const Sizes& sizes) {
   if (!request.node_rank) {
     return;
   }
-  const int nodes = sizes.nodes ? sizes.nodes->most : 1;
+  const int nodes = sizes.nodes ? sizes.nodes->maximum : 1;
   const auto node = find_integer(request.node_rank->text);
   if (node && *node >= nodes) {
     Error error(ExitCode::Usage,
                 fmt::format("--node-rank {} is out of range for {}", *node, plural(nodes, "node")));
-    error.fact("asked", said(*request.node_rank, "--node-rank"), request.node_rank->source);
-    error.fact("asked",
+    error.fact("requested", said(*request.node_rank, "--node-rank"), request.node_rank->source);
+    error.fact("requested",
                sizes.nodes ? sizes.nodes->provenance.text : "no --nnodes: one node",
-               sizes.nodes ? sizes.nodes->provenance.who : kCommandLine);
+               sizes.nodes ? sizes.nodes->provenance.source : kCommandLine);
     error.hint(fmt::format("--nnodes {}; node ranks start at 0", *node + 1));
     throw std::move(error);
   }
   read_number(*request.node_rank,
-              {.flag = "--node-rank", .least = 0, .most = nodes - 1, .hint = "--node-rank 0"});
+              {.flag = "--node-rank", .minimum = 0, .maximum = nodes - 1, .hint = "--node-rank 0"});
 }
 
 // The last rule is that of torch.distributed.launch: without --use-env it adds an argument that
@@ -120,17 +120,17 @@ void require_node_rank(const Request& request, const Sizes& sizes) {
 void require_program_kind(const Request& request) {
   if (request.is_module && request.is_no_python) {
     throw Error(ExitCode::Usage, "cannot use -m with --no-python: a module needs Python")
-        .fact("asked", "-m and --no-python", kCommandLine)
+        .fact("requested", "-m and --no-python", kCommandLine)
         .hint("use one of the two");
   }
   if (request.is_module && request.is_run_path) {
     throw Error(ExitCode::Usage, "cannot use -m with --run-path: a module is not a file")
-        .fact("asked", "-m and --run-path", kCommandLine)
+        .fact("requested", "-m and --run-path", kCommandLine)
         .hint("use one of the two");
   }
   if (request.is_local_rank_passed && (request.is_use_env || request.is_no_local_rank)) {
     throw Error(ExitCode::Usage, "conflicting options for the local rank argument")
-        .fact("asked",
+        .fact("requested",
               fmt::format("--pass-local-rank and {}",
                           request.is_use_env ? "--use-env" : "--no-local-rank"),
               kCommandLine)
@@ -138,7 +138,7 @@ void require_program_kind(const Request& request) {
   }
   if (request.dialect == Dialect::TorchLaunch && request.is_no_python && !request.is_use_env) {
     throw Error(ExitCode::Usage, "cannot pass --local_rank: the program is not a Python script")
-        .fact("asked", "--no-python without --use-env", kCommandLine)
+        .fact("requested", "--no-python without --use-env", kCommandLine)
         .hint("--no-python --use-env: the program reads LOCAL_RANK instead");
   }
 }
@@ -155,7 +155,7 @@ void require_backend(const Request& request) {
   }
   if (given.text.starts_with("etcd")) {
     throw Error(ExitCode::Usage, fmt::format("rendezvous backend {} is not supported", given.text))
-        .fact("asked", said(given, "--rdzv-backend"), given.source)
+        .fact("requested", said(given, "--rdzv-backend"), given.source)
         .fact("expected", "c10d or static: node 0 hosts the rendezvous, no service is needed")
         .hint("--rdzv-backend c10d --rdzv-endpoint HOST:29400; HOST is one of the nodes");
   }
@@ -168,7 +168,7 @@ void require_start_method(const Request& request) {
   }
   const OptionValue& given = *request.start_method;
   throw Error(ExitCode::Usage, fmt::format("the start method '{}' is not supported", given.text))
-      .fact("asked", said(given, "--start-method"), given.source)
+      .fact("requested", said(given, "--start-method"), given.source)
       .fact("expected", "spawn: each worker executes a program")
       .hint("drop --start-method");
 }

@@ -22,11 +22,11 @@ struct Numbered {
 
 // Nine digits fit into 32 bits, also for other readers of the list.
 std::optional<Numbered> find_number_of(const std::string& name) {
-  constexpr size_t kMostDigits = 9;
+  constexpr size_t kMaxDigits = 9;
   const size_t end = name.find_last_not_of("0123456789");
   const size_t start = end == std::string::npos ? 0 : end + 1;
   std::string digits = name.substr(start);
-  if (digits.empty() || digits.size() > kMostDigits) {
+  if (digits.empty() || digits.size() > kMaxDigits) {
     return std::nullopt;
   }
   const int64_t number = *find_integer(digits);

@@ -58,13 +58,13 @@ std::string describe_hosts(const LaunchTarget& target) {
   const size_t count = target.hosts.size();
   throw Error(ExitCode::Usage,
               fmt::format("cannot run on {} nodes: only {} {} available",
-                          requested.least,
+                          requested.minimum,
                           count == 1 ? "one" : std::to_string(count),
                           count == 1 ? "is" : "are"))
-      .fact("asked", requested.provenance.text, requested.provenance.who)
+      .fact("requested", requested.provenance.text, requested.provenance.source)
       .fact("found", describe_hosts(target), target.named_by)
       .hint(fmt::format("--nnodes {}, or drop it to use every node", count))
-      .hint(target.mode.value == LaunchMode::Srun ? fmt::format("salloc -N {}", requested.least)
+      .hint(target.mode.value == LaunchMode::Srun ? fmt::format("salloc -N {}", requested.minimum)
                                                   : "list more hosts");
 }
 
@@ -74,13 +74,13 @@ void cut(LaunchTarget& target, const Sizes& sizes) {
   if (!sizes.nodes) {
     return;
   }
-  if (static_cast<size_t>(sizes.nodes->least) > target.hosts.size()) {
+  if (static_cast<size_t>(sizes.nodes->minimum) > target.hosts.size()) {
     refuse_too_many(*sizes.nodes, target);
   }
-  if (static_cast<size_t>(sizes.nodes->most) < target.hosts.size()) {
-    target.hosts.resize(static_cast<size_t>(sizes.nodes->most));
+  if (static_cast<size_t>(sizes.nodes->maximum) < target.hosts.size()) {
+    target.hosts.resize(static_cast<size_t>(sizes.nodes->maximum));
   }
-  target.min_nodes = sizes.nodes->least;
+  target.min_nodes = sizes.nodes->minimum;
 }
 
 // Each node already runs a launcher, so nodes can be neither dropped nor added.
@@ -90,17 +90,18 @@ void require_all(LaunchTarget& target, const Sizes& sizes, std::string_view inst
     return;
   }
   const auto count = static_cast<int>(target.hosts.size());
-  if (sizes.nodes->least > count || sizes.nodes->most < count) {
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot run on {}: this was started on {}",
-                            plural(std::min(sizes.nodes->most, std::max(sizes.nodes->least, count)),
-                                   "node"),
-                            plural(count, "node")))
-        .fact("asked", sizes.nodes->provenance.text, sizes.nodes->provenance.who)
+  if (sizes.nodes->minimum > count || sizes.nodes->maximum < count) {
+    throw Error(
+        ExitCode::Usage,
+        fmt::format(
+            "cannot run on {}: this was started on {}",
+            plural(std::min(sizes.nodes->maximum, std::max(sizes.nodes->minimum, count)), "node"),
+            plural(count, "node")))
+        .fact("requested", sizes.nodes->provenance.text, sizes.nodes->provenance.source)
         .fact("found", describe_hosts(target), target.named_by)
-        .hint(fmt::format("drop --nnodes, or {} {}", instead, sizes.nodes->most));
+        .hint(fmt::format("drop --nnodes, or {} {}", instead, sizes.nodes->maximum));
   }
-  target.min_nodes = sizes.nodes->least;
+  target.min_nodes = sizes.nodes->minimum;
 }
 
 LaunchTarget on_this_machine(const HostEnvironment& here, Source source) {
@@ -194,8 +195,8 @@ LaunchTarget in_step(const HostEnvironment& here, const Sizes& sizes) {
                       .is_manual = false};
   target.rendezvous.name = "slurm-" + name;
   target.rendezvous.node = step.node;
-  const auto most = std::max_element(step.tasks_per_node.begin(), step.tasks_per_node.end());
-  if (most != step.tasks_per_node.end() && *most > 1) {
+  const auto maximum = std::max_element(step.tasks_per_node.begin(), step.tasks_per_node.end());
+  if (maximum != step.tasks_per_node.end() && *maximum > 1) {
     target.mode.value = LaunchMode::Task;
     for (size_t i = 0; i < target.hosts.size() && i < step.tasks_per_node.size(); ++i) {
       target.hosts[i].slots = step.tasks_per_node[i];
@@ -211,7 +212,7 @@ LaunchTarget in_step(const HostEnvironment& here, const Sizes& sizes) {
 
 // Computes the nodes from rank and sizes, because the launcher does not provide node names.
 LaunchTarget in_task(const HostEnvironment& here, const Sizes& sizes) {
-  const cluster::TaskPlace& task = *here.task;
+  const cluster::LauncherTask& task = *here.task;
   const int nodes = (task.size + task.local_size - 1) / task.local_size;
   const int node = task.node.value_or(task.rank / task.local_size);
   LaunchTarget target{.mode = from_probe(LaunchMode::Peers, task.launcher),
@@ -243,15 +244,15 @@ LaunchTarget in_task(const HostEnvironment& here, const Sizes& sizes) {
 
 [[noreturn]] void refuse_alone(const Request& request, const NodeRange& requested) {
   throw Error(ExitCode::Usage,
-              fmt::format("cannot run on {} nodes: this is one machine", requested.least))
-      .fact("asked", requested.provenance.text, requested.provenance.who)
+              fmt::format("cannot run on {} nodes: this is one machine", requested.minimum))
+      .fact("requested", requested.provenance.text, requested.provenance.source)
       .fact("found", "no other host, no Slurm job, no other launcher", "command line and variables")
       .hint(fmt::format("over ssh: {} -H host1:4,host2:4 PROGRAM", command_of(request.dialect)))
       .hint(fmt::format("manually, on each node: {} --nnodes {} --node-rank N --master-addr HOST "
                         "PROGRAM",
                         command_of(request.dialect),
-                        requested.least))
-      .hint(fmt::format("salloc -N {} lockstep run PROGRAM", requested.least));
+                        requested.minimum))
+      .hint(fmt::format("salloc -N {} lockstep run PROGRAM", requested.minimum));
 }
 
 // The variables of an outer launcher come before those of a Slurm step: mpirun can start its
@@ -259,7 +260,7 @@ LaunchTarget in_task(const HostEnvironment& here, const Sizes& sizes) {
 LaunchTarget from_environment(const Request& request,
                               const HostEnvironment& here,
                               const Sizes& sizes) {
-  const bool wants_more = sizes.nodes && sizes.nodes->least > 1;
+  const bool wants_more = sizes.nodes && sizes.nodes->minimum > 1;
   if (!here.is_nested) {
     if (here.task && here.task->size > 1) {
       return in_task(here, sizes);

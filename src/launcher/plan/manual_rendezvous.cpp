@@ -38,14 +38,14 @@ std::optional<int> find_outer_node(const HostEnvironment& here, int nodes) {
 }
 
 void require_one_task_per_node(const HostEnvironment& here, const NodeRange& requested) {
-  if (here.is_nested || !here.step || here.step->tasks <= requested.most) {
+  if (here.is_nested || !here.step || here.step->tasks <= requested.maximum) {
     return;
   }
   throw Error(ExitCode::Usage,
               fmt::format("cannot form a rendezvous of {} nodes: Slurm started {} tasks",
-                          requested.most,
+                          requested.maximum,
                           here.step->tasks))
-      .fact("asked", requested.provenance.text, requested.provenance.who)
+      .fact("requested", requested.provenance.text, requested.provenance.source)
       .fact("found",
             fmt::format("{} tasks", here.step->tasks),
             fmt::format("Slurm step {}.{}", here.step->job_id, here.step->id))
@@ -61,7 +61,7 @@ void require_same_node(const Request& request, const HostEnvironment& here, int 
   }
   throw Error(ExitCode::Usage,
               fmt::format("--node-rank {} is wrong: this is node {}", node, *outer))
-      .fact("asked", said(*request.node_rank, "--node-rank"), request.node_rank->source)
+      .fact("requested", said(*request.node_rank, "--node-rank"), request.node_rank->source)
       .fact("found",
             fmt::format("node {} of {}", *outer, nodes),
             here.step ? "SLURM_NODEID" : here.task->launcher)
@@ -77,8 +77,9 @@ std::optional<int> find_node(const Request& request,
                              int nodes) {
   if (request.node_rank) {
     const int node =
-        read_number(*request.node_rank,
-                    {.flag = "--node-rank", .least = 0, .most = nodes - 1, .hint = "--node-rank 0"})
+        read_number(
+            *request.node_rank,
+            {.flag = "--node-rank", .minimum = 0, .maximum = nodes - 1, .hint = "--node-rank 0"})
             .value;
     require_same_node(request, here, node, nodes);
     return node;
@@ -111,8 +112,8 @@ Endpoint find_endpoint(const Request& request) {
   if (request.master_port) {
     endpoint.port = read_number(*request.master_port,
                                 {.flag = "--master-port",
-                                 .least = 1,
-                                 .most = 65535,
+                                 .minimum = 1,
+                                 .maximum = 65535,
                                  .hint = fmt::format("--master-port {}", kStaticPort)})
                         .value;
   }
@@ -130,7 +131,7 @@ Source source_of_hand(const Request& request) {
 }  // namespace
 
 bool is_manual(const Request& request, const HostEnvironment& here, const Sizes& sizes) {
-  if (!sizes.nodes || sizes.nodes->most < 2) {
+  if (!sizes.nodes || sizes.nodes->maximum < 2) {
     return false;
   }
   const bool is_alone = here.is_nested || (!here.task && !here.step && !here.job);
@@ -145,12 +146,12 @@ LaunchTarget manual_target(const Request& request,
                            const HostEnvironment& here,
                            const Sizes& sizes,
                            const RendezvousOptions& rules) {
-  const int nodes = sizes.nodes->most;
+  const int nodes = sizes.nodes->maximum;
   require_one_task_per_node(here, *sizes.nodes);
   LaunchTarget target{.mode = {LaunchMode::Peers, source_of_hand(request)},
                       .hosts = std::vector<cluster::Host>(static_cast<size_t>(nodes)),
                       .named_by = sizes.nodes->provenance.text,
-                      .min_nodes = sizes.nodes->least,
+                      .min_nodes = sizes.nodes->minimum,
                       .rendezvous = {},
                       .is_manual = true};
   target.rendezvous.node = find_node(request, here, rules, nodes);
@@ -163,7 +164,7 @@ LaunchTarget manual_target(const Request& request,
   if (!request.rdzv_endpoint && !request.master_addr) {
     if (!is_step_of(here, nodes)) {
       throw Error(ExitCode::Usage, "the address of node 0 is not known")
-          .fact("asked", said(*request.node_rank, "--node-rank"), request.node_rank->source)
+          .fact("requested", said(*request.node_rank, "--node-rank"), request.node_rank->source)
           .fact("expected", "--master-addr HOST, the host of node 0")
           .hint(fmt::format("{} --nnodes {} --node-rank {} --master-addr HOST PROGRAM",
                             command_of(request.dialect),

@@ -23,7 +23,7 @@ constexpr std::string_view kFlag = "--metric";
 constexpr std::string_view kExample = R"(--metric 'loss=loss: ([0-9.e+-]+)')";
 constexpr size_t kLongestName = 64;
 // Limits one match to a few milliseconds. A reasonable pattern needs a thousandth of it.
-constexpr uint32_t kMostSteps = 100'000;
+constexpr uint32_t kMaxSteps = 100'000;
 
 std::string describe_fault(int fault) {
   std::array<PCRE2_UCHAR, 256> text{};
@@ -87,7 +87,7 @@ NumberPattern::NumberPattern(const std::string& text) : code_(std::make_unique<C
   static_cast<void>(pcre2_jit_compile(code_->program.get(), PCRE2_JIT_COMPLETE));
   code_->match.reset(pcre2_match_data_create_from_pattern(code_->program.get(), nullptr));
   code_->limits.reset(pcre2_match_context_create(nullptr));
-  pcre2_set_match_limit(code_->limits.get(), kMostSteps);
+  pcre2_set_match_limit(code_->limits.get(), kMaxSteps);
 }
 
 NumberPattern::NumberPattern(NumberPattern&&) noexcept = default;
@@ -129,7 +129,7 @@ std::vector<Metric> read_metrics(std::span<const OptionValue> given) {
     Metric metric{.name = one.text.substr(0, equals), .pattern = one.text.substr(equals + 1)};
     if (!is_name(metric.name)) {
       throw Error(ExitCode::Usage, fmt::format("invalid metric name '{}'", metric.name))
-          .fact("asked", as_given(one), one.source)
+          .fact("requested", as_given(one), one.source)
           .fact("expected", "a letter, then letters, digits and _ - . /; at most 64 characters")
           .hint(std::string(kExample));
     }
@@ -137,13 +137,13 @@ std::vector<Metric> read_metrics(std::span<const OptionValue> given) {
         metrics.begin(), metrics.end(), [&](const Metric& m) { return m.name == metric.name; });
     if (is_known) {
       throw Error(ExitCode::Usage, fmt::format("duplicate metric '{}'", metric.name))
-          .fact("asked", as_given(one), one.source)
+          .fact("requested", as_given(one), one.source)
           .hint(fmt::format("one expression for both: '{}=(?|FIRST|SECOND)'", metric.name));
     }
     try {
       const NumberPattern pattern(metric.pattern);
     } catch (Error& error) {
-      error.fact("asked", as_given(one), one.source).hint(std::string(kExample));
+      error.fact("requested", as_given(one), one.source).hint(std::string(kExample));
       throw;
     }
     metrics.push_back(std::move(metric));
@@ -152,11 +152,11 @@ std::vector<Metric> read_metrics(std::span<const OptionValue> given) {
 }
 
 Sourced<double> read_sample_every(const OptionValue& given) {
-  constexpr double kLeast = 0.1;
+  constexpr double kMinimum = 0.1;
   constexpr SecondsRule kRule{
-      .flag = "--sample-every", .least = 0, .hint = "--sample-every 1; 0 disables sampling"};
+      .flag = "--sample-every", .minimum = 0, .hint = "--sample-every 1; 0 disables sampling"};
   Sourced<double> seconds = read_seconds(given, kRule);
-  if (seconds.value > 0 && seconds.value < kLeast) {
+  if (seconds.value > 0 && seconds.value < kMinimum) {
     throw not_understood(given, kRule.flag, "0, or at least 0.1 seconds")
         .hint(std::string(kRule.hint));
   }

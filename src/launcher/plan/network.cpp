@@ -320,9 +320,9 @@ std::string reason_for(std::span<const NetworkOffer> offers,
 }  // namespace
 
 std::string label_of(std::span<const NetworkOffer> offers, const Network& network) {
-  constexpr size_t kMostNames = 3;
+  constexpr size_t kMaxNames = 3;
   std::vector<std::string> names;
-  for (size_t node = 0; node < offers.size() && names.size() <= kMostNames; ++node) {
+  for (size_t node = 0; node < offers.size() && names.size() <= kMaxNames; ++node) {
     const auto& address = offers[node].addresses[static_cast<size_t>(network.members[node])];
     if (std::find(names.begin(), names.end(), address.interface) == names.end()) {
       names.push_back(address.interface);
@@ -331,7 +331,7 @@ std::string label_of(std::span<const NetworkOffer> offers, const Network& networ
   if (names.size() == 1 && (network.name + ",").starts_with(names.front() + ",")) {
     return network.name;
   }
-  if (names.size() > kMostNames) {
+  if (names.size() > kMaxNames) {
     names.back() = "...";
   }
   return fmt::format("{} ({})", network.name, join(names, ", "));

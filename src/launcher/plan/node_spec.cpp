@@ -17,14 +17,14 @@
 #include <fmt/format.h>
 #include <numeric>
 
-#include "common/cluster/task_place.h"
+#include "common/cluster/launcher_task.h"
 
 namespace lockstep::plan {
 namespace {
 
 // TF_CONFIG contains the address of every worker. Linux limits one variable to 128 KiB, so larger
 // runs get no TF_CONFIG.
-constexpr int kMostTensorflowWorkers = 2048;
+constexpr int kMaxTensorflowWorkers = 2048;
 
 std::vector<std::string> tensorflow_cluster(const AttemptLayout& layout) {
   std::vector<std::string> workers;
@@ -89,7 +89,7 @@ NodeSpecMaker::NodeSpecMaker(const LaunchPlan& plan, const AttemptLayout& layout
       slots_with_local_[static_cast<size_t>(local)].push_back(static_cast<int>(slot));
     }
   }
-  if (world_size_ <= kMostTensorflowWorkers) {
+  if (world_size_ <= kMaxTensorflowWorkers) {
     tensorflow_cluster_ = tensorflow_cluster(layout);
   }
 }
@@ -115,23 +115,23 @@ NodeSpec NodeSpecMaker::spec_of(int slot) const {
   const bool has_agents = plan_.mode.value != LaunchMode::Task;
   const bool is_v4 = first.address.find(':') == std::string::npos;  // Horovod supports IPv4 only
 
-  contract::WorkerPlace& place = spec.first;
-  place.rank = first_ranks_.at(static_cast<size_t>(slot));
-  place.world_size = world_size_;
-  place.local_world_size = mine.workers;
-  place.node_rank = slot;
-  place.nodes = static_cast<int>(layout_.slots.size());
-  place.master_addr = layout_.master_addr;
-  place.master_port = layout_.master_port;
-  place.interface = mine.interface;
-  place.run_id = plan_.run_id;
-  place.run_directory = plan_.run_directory.value;
-  place.attempt = layout_.attempt;
-  place.max_restarts = plan_.max_restarts.value;
-  place.role = plan_.role.value.empty() ? "default" : plan_.role.value;
-  place.node = mine.name;
-  place.horovod_addr = first.address;
-  place.horovod_port = has_agents && is_v4 && !first.ports.empty() ? first.ports.back() : 0;
+  contract::WorkerSpec& worker_spec = spec.first;
+  worker_spec.rank = first_ranks_.at(static_cast<size_t>(slot));
+  worker_spec.world_size = world_size_;
+  worker_spec.local_world_size = mine.workers;
+  worker_spec.node_rank = slot;
+  worker_spec.nodes = static_cast<int>(layout_.slots.size());
+  worker_spec.master_addr = layout_.master_addr;
+  worker_spec.master_port = layout_.master_port;
+  worker_spec.interface = mine.interface;
+  worker_spec.run_id = plan_.run_id;
+  worker_spec.run_directory = plan_.run_directory.value;
+  worker_spec.attempt = layout_.attempt;
+  worker_spec.max_restarts = plan_.max_restarts.value;
+  worker_spec.role = plan_.role.value.empty() ? "default" : plan_.role.value;
+  worker_spec.node = mine.name;
+  worker_spec.horovod_addr = first.address;
+  worker_spec.horovod_port = has_agents && is_v4 && !first.ports.empty() ? first.ports.back() : 0;
   spec.workers = mine.workers;
   for (int local = 0; local < mine.workers; ++local) {
     const auto& peers = slots_with_local_.at(static_cast<size_t>(local));
@@ -142,35 +142,35 @@ NodeSpec NodeSpecMaker::spec_of(int slot) const {
   return spec;
 }
 
-std::vector<contract::WorkerPlace> NodeSpec::places() const {
-  std::vector<contract::WorkerPlace> all;
-  contract::WorkerPlace place = first;
-  for (int local = 0; local < workers; ++local, ++place.rank) {
-    place.local_rank = local;
-    place.cross_rank = cross_ranks.at(static_cast<size_t>(local));
-    place.cross_size = cross_sizes.at(static_cast<size_t>(local));
-    all.push_back(place);
+std::vector<contract::WorkerSpec> NodeSpec::worker_specs() const {
+  std::vector<contract::WorkerSpec> all;
+  contract::WorkerSpec worker_spec = first;
+  for (int local = 0; local < workers; ++local, ++worker_spec.rank) {
+    worker_spec.local_rank = local;
+    worker_spec.cross_rank = cross_ranks.at(static_cast<size_t>(local));
+    worker_spec.cross_size = cross_sizes.at(static_cast<size_t>(local));
+    all.push_back(worker_spec);
   }
   return all;
 }
 
 os::Environment worker_environment(const NodeSpec& spec,
-                                   const contract::WorkerPlace& place,
+                                   const contract::WorkerSpec& worker_spec,
                                    const os::Environment& agents_own) {
-  return task_environment(spec, place, cluster::without_places(agents_own));
+  return task_environment(spec, worker_spec, cluster::without_rank_variables(agents_own));
 }
 
 // insert_or_assign() for what must be right (variables of the plan, ranks), emplace() for defaults
 // that the user, a module or a site may have set.
 os::Environment task_environment(const NodeSpec& spec,
-                                 const contract::WorkerPlace& place,
+                                 const contract::WorkerSpec& worker_spec,
                                  os::Environment environment) {
   for (const auto& [name, value] : spec.variables) {
     environment.insert_or_assign(name, value);
   }
-  const int threads = contract::threads_per_worker(spec.cores, place.local_world_size);
+  const int threads = contract::threads_per_worker(spec.cores, worker_spec.local_world_size);
   environment.emplace(contract::kThreads, std::to_string(threads));
-  contract::WorkerPlace whole = place;
+  contract::WorkerSpec whole = worker_spec;
   whole.tensorflow_cluster = spec.tensorflow_cluster;
   for (const auto& [name, value] : contract::to_environment(whole)) {
     environment.insert_or_assign(name, value);

@@ -40,9 +40,9 @@ struct NodeSpec {
   std::vector<std::string> command;
   int program_word = 0;         // index of the program in `command`
   std::string local_rank_flag;  // "--local-rank": passed with the number; empty: not passed
-  // Of the first worker. places() derives those of the others. Run, attempt, node and the Horovod
-  // rendezvous, which the first node serves, are the same for all.
-  contract::WorkerPlace first;
+  // Of the first worker. worker_specs() derives those of the others. Run, attempt, node and the
+  // Horovod rendezvous, which the first node serves, are the same for all.
+  contract::WorkerSpec first;
   int workers = 1;
   std::vector<int> cross_ranks;  // per worker
   std::vector<int> cross_sizes;
@@ -56,7 +56,7 @@ struct NodeSpec {
   std::vector<std::string> tensorflow_cluster;  // host:port of every worker
 
   // One per worker.
-  std::vector<contract::WorkerPlace> places() const;
+  std::vector<contract::WorkerSpec> worker_specs() const;
 
   // Whether the agent of this node runs the Horovod rendezvous server.
   bool serves_horovod() const { return first.node_rank == 0 && first.horovod_port != 0; }
@@ -88,13 +88,13 @@ int count_by_rule(WorkerRule rule, int cores, int gpus);
 // The complete environment of a worker: `environment`, the variables of the spec, the variables of
 // its rank.
 os::Environment task_environment(const NodeSpec& spec,
-                                 const contract::WorkerPlace& place,
+                                 const contract::WorkerSpec& worker_spec,
                                  os::Environment environment);
 
 // Like task_environment, for the child of an agent: removes the rank variables that an outer
 // launcher set for the agent itself.
 os::Environment worker_environment(const NodeSpec& spec,
-                                   const contract::WorkerPlace& place,
+                                   const contract::WorkerSpec& worker_spec,
                                    const os::Environment& agents_own);
 
 }  // namespace lockstep::plan

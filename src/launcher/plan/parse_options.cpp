@@ -16,7 +16,7 @@
 namespace lockstep::plan {
 namespace {
 
-constexpr int kMostPort = 65535;
+constexpr int kMaxPort = 65535;
 constexpr double kWeek = 604800;
 
 // from_chars accepts "inf" and "nan". The comparisons exclude both: nan is not >= 0.
@@ -27,9 +27,9 @@ std::optional<double> find_seconds(std::string_view text) {
   return is_whole && seconds >= 0 && seconds <= kWeek ? std::optional(seconds) : std::nullopt;
 }
 
-std::optional<int> find_number_between(std::string_view text, int least, int most) {
+std::optional<int> find_number_between(std::string_view text, int minimum, int maximum) {
   const auto number = find_integer(text);
-  if (!number || *number < least || *number > most) {
+  if (!number || *number < minimum || *number > maximum) {
     return std::nullopt;
   }
   return static_cast<int>(*number);
@@ -37,12 +37,12 @@ std::optional<int> find_number_between(std::string_view text, int least, int mos
 
 // "01:30:00"; nothing for any other format.
 std::optional<double> find_clock(std::string_view text) {
-  constexpr int kMostHours = 168;
+  constexpr int kMaxHours = 168;
   const std::vector<std::string> pieces = split(text, ':');
   if (pieces.size() != 3 || pieces[1].size() != 2 || pieces[2].size() != 2) {
     return std::nullopt;
   }
-  const auto hours = find_number_between(pieces[0], 0, kMostHours);
+  const auto hours = find_number_between(pieces[0], 0, kMaxHours);
   const auto minutes = find_number_between(pieces[1], 0, 59);
   const auto seconds = find_number_between(pieces[2], 0, 59);
   if (!hours || !minutes || !seconds) {
@@ -91,10 +91,10 @@ Error not_understood(const OptionValue& given, std::string_view flag, std::strin
 }
 
 Sourced<int> read_number(const OptionValue& given, const NumberRule& rule) {
-  const auto number = find_number_between(given.text, rule.least, rule.most);
+  const auto number = find_number_between(given.text, rule.minimum, rule.maximum);
   if (!number) {
     throw not_understood(
-        given, rule.flag, fmt::format("a number from {} to {}", rule.least, rule.most))
+        given, rule.flag, fmt::format("a number from {} to {}", rule.minimum, rule.maximum))
         .hint(rule.hint);
   }
   return {*number, source_of(given, rule.flag)};
@@ -102,8 +102,9 @@ Sourced<int> read_number(const OptionValue& given, const NumberRule& rule) {
 
 Sourced<double> read_seconds(const OptionValue& given, const SecondsRule& rule) {
   const auto seconds = find_seconds(given.text);
-  if (!seconds || *seconds < rule.least) {
-    throw not_understood(given, rule.flag, fmt::format("seconds from {} to {}", rule.least, kWeek))
+  if (!seconds || *seconds < rule.minimum) {
+    throw not_understood(
+        given, rule.flag, fmt::format("seconds from {} to {}", rule.minimum, kWeek))
         .hint(rule.hint);
   }
   return {*seconds, source_of(given, rule.flag)};
@@ -146,14 +147,14 @@ Bind read_bind(const OptionValue& given) {
 
 StreamRule read_streams(const OptionValue& given, std::string_view flag) {
   constexpr int kBoth = 3;
-  constexpr int kMostLocalRank = 4095;
+  constexpr int kMaxLocalRank = 4095;
   const auto refuse = [&] {
     return not_understood(given, flag, "0 none, 1 stdout, 2 stderr, 3 both; or LOCAL_RANK:N,...")
         .hint(fmt::format("{} 3, or {} 0:3,1:2", spelt(given, flag), spelt(given, flag)));
   };
   StreamRule rule;
   if (const auto bits = find_number_between(given.text, 0, kBoth)) {
-    rule.otherwise = *bits;
+    rule.fallback = *bits;
     return rule;
   }
   for (const std::string& piece : split(given.text, ',')) {
@@ -161,7 +162,7 @@ StreamRule read_streams(const OptionValue& given, std::string_view flag) {
     if (colon == std::string::npos) {
       throw refuse();
     }
-    const auto local = find_number_between(piece.substr(0, colon), 0, kMostLocalRank);
+    const auto local = find_number_between(piece.substr(0, colon), 0, kMaxLocalRank);
     const auto bits = find_number_between(piece.substr(colon + 1), 0, kBoth);
     if (!local || !bits) {
       throw refuse();
@@ -175,10 +176,10 @@ StreamRule read_streams(const OptionValue& given, std::string_view flag) {
 }
 
 std::set<int> read_local_ranks(const OptionValue& given) {
-  constexpr int kMostLocalRank = 4095;
+  constexpr int kMaxLocalRank = 4095;
   std::set<int> ranks;
   for (const std::string& piece : split(given.text, ',')) {
-    const auto local = find_number_between(piece, 0, kMostLocalRank);
+    const auto local = find_number_between(piece, 0, kMaxLocalRank);
     if (!local) {
       throw not_understood(given, "--local-ranks-filter", "local ranks, separated by commas")
           .hint("--local-ranks-filter 0,1");
@@ -221,7 +222,7 @@ Endpoint read_endpoint(const OptionValue& given) {
     rest = text.substr(text.find(':'));
   }
   if (!rest.empty()) {
-    endpoint.port = find_number_between(rest.substr(1), 0, kMostPort);
+    endpoint.port = find_number_between(rest.substr(1), 0, kMaxPort);
   }
   const bool is_port_fine = rest.empty() || (rest.front() == ':' && endpoint.port);
   if (endpoint.host.empty() || endpoint.host.find_first_of(" /,") != std::string::npos ||

@@ -28,8 +28,8 @@ Error not_understood(const OptionValue& given, std::string_view flag, std::strin
 
 struct NumberRule {
   std::string_view flag;
-  int least = 0;
-  int most = 0;
+  int minimum = 0;
+  int maximum = 0;
   std::string_view hint;
 };
 
@@ -37,11 +37,11 @@ Sourced<int> read_number(const OptionValue& given, const NumberRule& rule);
 
 struct SecondsRule {
   std::string_view flag;
-  double least = 0;
+  double minimum = 0;
   std::string_view hint;
 };
 
-// From `least` seconds to a week.
+// From `minimum` seconds to a week.
 Sourced<double> read_seconds(const OptionValue& given, const SecondsRule& rule);
 
 // Seconds, or HH:MM:SS.

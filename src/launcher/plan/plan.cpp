@@ -30,9 +30,9 @@
 namespace lockstep::plan {
 namespace {
 
-Sourced<std::string> read_text(const Option& option, std::string_view flag, std::string otherwise) {
+Sourced<std::string> read_text(const Option& option, std::string_view flag, std::string fallback) {
   return option ? Sourced<std::string>{option->text, source_of(*option, flag)}
-                : from_default(std::move(otherwise));
+                : from_default(std::move(fallback));
 }
 
 // Adds the nodes with their workers and drops those that -np leaves without workers. target.hosts
@@ -55,11 +55,11 @@ void place_nodes(LaunchPlan& plan, LaunchTarget& target, const WorkerCounts& cou
 // but this one, and a run on this machine alone needs no ssh. --rdzv-id names the rendezvous of a
 // manual run. Under another launcher the name comes from that launcher, because it must be the same
 // in all processes.
-void read_place(LaunchPlan& plan,
-                const Request& request,
-                const HostEnvironment& here,
-                const Sizes& sizes,
-                LaunchTarget& target) {
+void read_nodes_and_workers(LaunchPlan& plan,
+                            const Request& request,
+                            const HostEnvironment& here,
+                            const Sizes& sizes,
+                            LaunchTarget& target) {
   place_nodes(plan, target, count_workers(request, here, sizes, target));
   settle(target, here);
   plan.nodes.front().name = target.hosts.front().name;
@@ -105,8 +105,8 @@ void read_name(LaunchPlan& plan, const Request& request, const HostEnvironment& 
 // node 0, as in torchrun's static rendezvous. The store of the workers then gets a port of its own.
 void read_master(LaunchPlan& plan, const Request& request, bool is_spent_on_rendezvous) {
   const NumberRule port_rule{.flag = "--master-port",
-                             .least = 1,
-                             .most = 65535,
+                             .minimum = 1,
+                             .maximum = 65535,
                              .hint = "drop --master-port: lockstep chooses a free port"};
   plan.master_addr = plan.mode.value == LaunchMode::Local ? from_default<std::string>("127.0.0.1")
                                                           : from_default<std::string>("");
@@ -140,8 +140,8 @@ void read_ssh(LaunchPlan& plan, const Request& request, const HostEnvironment& h
   plan.ssh_port = from_default(0, "ssh configuration");
   plan.ssh_identity = from_default<std::string>("", "ssh configuration");
   if (request.ssh_port) {
-    plan.ssh_port = read_number(*request.ssh_port,
-                                {.flag = "--ssh-port", .least = 1, .most = 65535, .hint = "-p 22"});
+    plan.ssh_port = read_number(
+        *request.ssh_port, {.flag = "--ssh-port", .minimum = 1, .maximum = 65535, .hint = "-p 22"});
   }
   if (request.ssh_identity) {
     plan.ssh_identity = read_path(*request.ssh_identity, "--ssh-identity-file", here.directory);
@@ -160,7 +160,8 @@ Sourced<double> read_start_timeout(const Request& request,
                                    const HostEnvironment& here,
                                    const RendezvousOptions& rules,
                                    LaunchMode mode) {
-  constexpr SecondsRule kRule{.flag = "--start-timeout", .least = 1, .hint = "--start-timeout 120"};
+  constexpr SecondsRule kRule{
+      .flag = "--start-timeout", .minimum = 1, .hint = "--start-timeout 120"};
   if (request.start_timeout) {
     return read_seconds(*request.start_timeout, kRule);
   }
@@ -179,20 +180,20 @@ Sourced<double> read_start_timeout(const Request& request,
 void read_supervision(LaunchPlan& plan, const Request& request) {
   plan.grace_seconds =
       request.grace
-          ? read_seconds(*request.grace, {.flag = "--grace", .least = 0, .hint = "--grace 30"})
+          ? read_seconds(*request.grace, {.flag = "--grace", .minimum = 0, .hint = "--grace 30"})
           : from_default(30.0);
   plan.timeout_seconds =
       request.timeout ? read_timeout(*request.timeout) : from_default(0.0, "no limit");
   plan.max_restarts = request.max_restarts ? read_number(*request.max_restarts,
                                                          {.flag = "--max-restarts",
-                                                          .least = 0,
-                                                          .most = 1'000'000,
+                                                          .minimum = 0,
+                                                          .maximum = 1'000'000,
                                                           .hint = "--max-restarts 3"})
                                            : from_default(0);
   plan.role = read_text(request.role, "--role", "default");
   if (request.monitor_interval) {
     read_seconds(*request.monitor_interval,
-                 {.flag = "--monitor-interval", .least = 0, .hint = "drop --monitor-interval"});
+                 {.flag = "--monitor-interval", .minimum = 0, .hint = "drop --monitor-interval"});
     plan.remarks.push_back(said(*request.monitor_interval, "--monitor-interval") +
                            " is not needed: the kernel reports the exit of a worker immediately");
   }
@@ -212,7 +213,7 @@ Sourced<Bind> read_binding(const Request& request, const HostEnvironment& here, 
   const Bind bind = read_bind(*request.bind);
   if (bind == Bind::Gpu && mode == LaunchMode::Local && here.gpus == 0) {
     throw Error(ExitCode::Usage, "cannot bind workers to GPUs: this node has no GPU")
-        .fact("asked", said(*request.bind, "--bind"), request.bind->source)
+        .fact("requested", said(*request.bind, "--bind"), request.bind->source)
         .fact("found", "no GPU", "/dev and CUDA_VISIBLE_DEVICES")
         .hint("--bind core");
   }
@@ -304,7 +305,7 @@ LaunchPlan make_plan(const Request& request, const HostEnvironment& here) {
       request.rdzv_conf ? read_rdzv_conf(*request.rdzv_conf) : RendezvousOptions{};
   plan.remarks = rules.remarks;
   LaunchTarget target = choose_launch_target(request, here, sizes, rules);
-  read_place(plan, request, here, sizes, target);
+  read_nodes_and_workers(plan, request, here, sizes, target);
   if (request.rdzv_endpoint && !target.is_manual) {
     read_endpoint(*request.rdzv_endpoint);
     plan.remarks.push_back(said(*request.rdzv_endpoint, "--rdzv-endpoint") +

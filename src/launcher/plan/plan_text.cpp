@@ -70,13 +70,13 @@ std::string describe_group(const LaunchPlan& plan, std::span<const PlannedNode> 
       names.push_back(node.name);
     }
   }
-  std::string who = to_hostlist(names);
+  std::string nodes = to_hostlist(names);
   if (names.empty()) {
-    who = group.size() == 1 ? "a node that will join"
-                            : fmt::format("{} nodes that will join", group.size());
+    nodes = group.size() == 1 ? "a node that will join"
+                              : fmt::format("{} nodes that will join", group.size());
   }
   std::string text =
-      fmt::format("{}: {}", who, describe_workers(plan, group.front(), group.size() > 1));
+      fmt::format("{}: {}", nodes, describe_workers(plan, group.front(), group.size() > 1));
   if (!group.front().gpus.empty()) {
     text += fmt::format(", GPUs {}", fmt::join(group.front().gpus, ","));
   }
@@ -175,7 +175,7 @@ std::string describe_streams(const StreamRule& rule) {
     pieces.push_back(fmt::format("{}: {}", local, kStreams.at(static_cast<size_t>(bits))));
   }
   if (rule.by_local.empty()) {
-    return std::string(kStreams.at(static_cast<size_t>(rule.otherwise)));
+    return std::string(kStreams.at(static_cast<size_t>(rule.fallback)));
   }
   return join(pieces, ", ");
 }
@@ -217,7 +217,7 @@ void add_requeue(std::vector<Row>& rows, const std::optional<RequeueRules>& rule
       to_row("requeue",
              fmt::format("job {} at {}", rules->job, os::signal_name(rules->signal.value)),
              rules->signal));
-  add_option_facts(rows, "requeues", std::to_string(rules->most.value), rules->most);
+  add_option_facts(rows, "requeues", std::to_string(rules->maximum.value), rules->maximum);
   if (!rules->progress_file.empty()) {
     rows.push_back({"progress file", rules->progress_file, "flag --progress-file"});
   }

@@ -44,7 +44,7 @@ std::string require_name(const std::string& flag,
   const os::Environment ours = contract::to_environment({});
   if (ours.contains(name)) {
     throw Error(ExitCode::Usage, fmt::format("cannot set {}: the launcher sets it", name))
-        .fact("asked", said(given, flag), given.source)
+        .fact("requested", said(given, flag), given.source)
         .hint("drop it: each worker has its own value");
   }
   return name;
@@ -102,7 +102,7 @@ Variables read_variables(const Request& request, const HostEnvironment& here) {
     const auto value = os::find_variable(here.environment, name);
     if (!value) {
       throw Error(ExitCode::Usage, fmt::format("cannot pass {}: it is not set", name))
-          .fact("asked", said(given, "-x"), given.source)
+          .fact("requested", said(given, "-x"), given.source)
           .hint(fmt::format("-x {}=VALUE, or export {} first", name, name));
     }
     variables.insert_or_assign(name, Sourced<std::string>{*value, source_of(given, "-x")});

@@ -53,12 +53,14 @@ class Reader {
     const OptionValue given{
         .text = value, .source = whole_.source, .flag = fmt::format("--rdzv-conf {}", key)};
     if (key == "timeout" || key == "join_timeout") {
-      rules_.start_timeout = read_seconds(given, {.flag = kFlag, .least = 1, .hint = kHint}).value;
+      rules_.start_timeout =
+          read_seconds(given, {.flag = kFlag, .minimum = 1, .hint = kHint}).value;
     } else if (key == "last_call_timeout") {
-      rules_.last_call = read_seconds(given, {.flag = kFlag, .least = 0, .hint = kHint}).value;
+      rules_.last_call = read_seconds(given, {.flag = kFlag, .minimum = 0, .hint = kHint}).value;
     } else if (key == "rank") {
       rules_.node =
-          read_number(given, {.flag = kFlag, .least = 0, .most = 65535, .hint = "--node-rank 0"})
+          read_number(given,
+                      {.flag = kFlag, .minimum = 0, .maximum = 65535, .hint = "--node-rank 0"})
               .value;
     } else if (key == "is_host" || key == "use_libuv") {
       take_truth(key, given);
@@ -86,7 +88,7 @@ class Reader {
   void take_store(const OptionValue& given) {
     if (given.text != "tcp") {
       throw Error(ExitCode::Usage, fmt::format("the store type '{}' is not supported", given.text))
-          .fact("asked", said(whole_, kFlag), whole_.source)
+          .fact("requested", said(whole_, kFlag), whole_.source)
           .fact("expected", "tcp: the rendezvous uses the network")
           .hint("drop store_type from --rdzv-conf");
     }
@@ -96,7 +98,7 @@ class Reader {
   void take_unneeded(const std::string& key, const OptionValue& given) {
     for (const auto& [name, why] : kUnneeded) {
       if (name == key) {
-        read_seconds(given, {.flag = kFlag, .least = 0, .hint = kHint});
+        read_seconds(given, {.flag = kFlag, .minimum = 0, .hint = kHint});
         remark(key, given, why);
         return;
       }
@@ -105,7 +107,7 @@ class Reader {
     const auto closest = find_closest(key, keys);
     throw Error(ExitCode::Usage, fmt::format("unknown key '{}' in --rdzv-conf", key))
         .fact("found", said(whole_, kFlag), whole_.source)
-        .fact("there are", join(keys, ", "))
+        .fact("available", join(keys, ", "))
         .hint(closest ? fmt::format("--rdzv-conf {}={}", *closest, given.text)
                       : std::string(kHint));
   }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/cluster/hosts.h"
+#include "common/cluster/launcher_task.h"
 #include "common/cluster/slurm_env.h"
-#include "common/cluster/task_place.h"
 #include "common/os/environment.h"
 
 namespace lockstep::plan {
@@ -110,7 +110,7 @@ struct HostEnvironment {
   std::string command_time;  // seconds since the epoch
   os::Environment environment;
   bool is_nested = false;  // inside a worker of another lockstep run: the fields below are not set
-  std::optional<cluster::TaskPlace> task;  // set by an outer launcher: torchrun, mpirun, PMIx
+  std::optional<cluster::LauncherTask> task;  // set by an outer launcher: torchrun, mpirun, PMIx
   std::optional<cluster::SlurmStep> step;
   std::optional<cluster::SlurmJob> job;
 };

@@ -45,7 +45,7 @@ void require_no_details(const Request& request) {
   for (const auto& [option, flag] : details) {
     if (*option) {
       throw Error(ExitCode::Usage, fmt::format("cannot use {} without --requeue", flag))
-          .fact("asked", said(**option, flag), (*option)->source)
+          .fact("requested", said(**option, flag), (*option)->source)
           .hint(fmt::format("--requeue {} {}", flag, (*option)->text));
     }
   }
@@ -86,20 +86,20 @@ std::optional<RequeueRules> read_requeue(const Request& request,
   }
   if (const std::string objection = find_objection(here, mode); !objection.empty()) {
     throw Error(ExitCode::Usage, "cannot requeue the job: this process is not its batch script")
-        .fact("asked", "--requeue", kCommandLine)
+        .fact("requested", "--requeue", kCommandLine)
         .fact("found", objection, "environment")
         .hint(kHint);
   }
-  constexpr int kMost = 1'000'000;
+  constexpr int kMaximum = 1'000'000;
   return RequeueRules{
       .job = name_of_job(here),
       .signal = read_signal(request.requeue_signal),
-      .most = request.max_requeues ? read_number(*request.max_requeues,
-                                                 {.flag = "--max-requeues",
-                                                  .least = 1,
-                                                  .most = kMost,
-                                                  .hint = "--max-requeues 20"})
-                                   : from_default(0, "no limit"),
+      .maximum = request.max_requeues ? read_number(*request.max_requeues,
+                                                    {.flag = "--max-requeues",
+                                                     .minimum = 1,
+                                                     .maximum = kMaximum,
+                                                     .hint = "--max-requeues 20"})
+                                      : from_default(0, "no limit"),
       .progress_file =
           request.progress_file
               ? read_path(*request.progress_file, "--progress-file", here.directory).value

@@ -16,16 +16,16 @@ namespace {
 NodeRange read_nodes(const OptionValue& given) {
   constexpr std::string_view kFlag = "--nnodes";
   const size_t colon = given.text.find(':');
-  const auto least = find_integer(std::string_view(given.text).substr(0, colon));
-  const auto most = colon == std::string::npos
-                        ? least
-                        : find_integer(std::string_view(given.text).substr(colon + 1));
-  if (!least || !most || *least < 1 || *most < *least || *most > kMostNodes) {
+  const auto minimum = find_integer(std::string_view(given.text).substr(0, colon));
+  const auto maximum = colon == std::string::npos
+                           ? minimum
+                           : find_integer(std::string_view(given.text).substr(colon + 1));
+  if (!minimum || !maximum || *minimum < 1 || *maximum < *minimum || *maximum > kMaxNodes) {
     throw not_understood(given, kFlag, "a number of nodes, or MIN:MAX")
         .hint(fmt::format("{} 2, or {} 1:4", spelt(given, kFlag), spelt(given, kFlag)));
   }
-  return {.least = static_cast<int>(*least),
-          .most = static_cast<int>(*most),
+  return {.minimum = static_cast<int>(*minimum),
+          .maximum = static_cast<int>(*maximum),
           .source = source_of(given, kFlag),
           .provenance = {said(given, kFlag), given.source}};
 }
@@ -43,9 +43,9 @@ WorkersPerNode read_per_node(const OptionValue& given) {
     workers.rule = WorkerRule::Auto;
   } else {
     const auto number = find_integer(given.text);
-    if (!number || *number < 1 || *number > kMostWorkersPerNode) {
+    if (!number || *number < 1 || *number > kMaxWorkersPerNode) {
       throw not_understood(
-          given, kFlag, fmt::format("a number from 1 to {}, cpu, gpu or auto", kMostWorkersPerNode))
+          given, kFlag, fmt::format("a number from 1 to {}, cpu, gpu or auto", kMaxWorkersPerNode))
           .hint(workers.flag + " 2");
     }
     workers.number = static_cast<int>(*number);
@@ -59,40 +59,40 @@ NodeRange divide(const TotalWorkers& total, const WorkersPerNode& per_node) {
     throw Error(
         ExitCode::Usage,
         fmt::format("cannot divide {} workers into groups of {}", total.number, per_node.number))
-        .fact("asked", total.provenance.text, total.provenance.who)
-        .fact("asked", per_node.provenance.text, per_node.provenance.who)
+        .fact("requested", total.provenance.text, total.provenance.source)
+        .fact("requested", per_node.provenance.text, per_node.provenance.source)
         .hint(fmt::format("drop {}, or -np {}",
                           per_node.flag,
                           (total.number / per_node.number + 1) * per_node.number));
   }
   const int nodes = total.number / per_node.number;
-  return {.least = nodes,
-          .most = nodes,
+  return {.minimum = nodes,
+          .maximum = nodes,
           .source = total.source,
           .provenance = {fmt::format("{} with {}", total.provenance.text, per_node.provenance.text),
-                         total.provenance.who}};
+                         total.provenance.source}};
 }
 
 void require_same_nodes(const Sizes& sizes) {
   const NodeRange needed = divide(*sizes.total, *sizes.per_node);
-  if (needed.most >= sizes.nodes->least && needed.most <= sizes.nodes->most) {
+  if (needed.maximum >= sizes.nodes->minimum && needed.maximum <= sizes.nodes->maximum) {
     return;
   }
   throw Error(ExitCode::Usage,
               fmt::format("-np {} contradicts the other sizes", sizes.total->number))
-      .fact("asked", sizes.total->provenance.text, sizes.total->provenance.who)
-      .fact("asked", sizes.nodes->provenance.text, sizes.nodes->provenance.who)
-      .fact("asked", sizes.per_node->provenance.text, sizes.per_node->provenance.who)
+      .fact("requested", sizes.total->provenance.text, sizes.total->provenance.source)
+      .fact("requested", sizes.nodes->provenance.text, sizes.nodes->provenance.source)
+      .fact("requested", sizes.per_node->provenance.text, sizes.per_node->provenance.source)
       .hint(fmt::format("drop -np: {} x {} = {} workers",
-                        sizes.nodes->most,
+                        sizes.nodes->maximum,
                         sizes.per_node->number,
-                        sizes.nodes->most * sizes.per_node->number));
+                        sizes.nodes->maximum * sizes.per_node->number));
 }
 
 }  // namespace
 
 Sizes read_sizes(const Request& request) {
-  constexpr int kMostWorkers = 10'000'000;
+  constexpr int kMaxWorkers = 10'000'000;
   Sizes sizes;
   if (request.nnodes) {
     sizes.nodes = read_nodes(*request.nnodes);
@@ -102,7 +102,7 @@ Sizes read_sizes(const Request& request) {
   }
   if (request.np) {
     const auto number = read_number(
-        *request.np, {.flag = "-np", .least = 1, .most = kMostWorkers, .hint = "-np 2"});
+        *request.np, {.flag = "-np", .minimum = 1, .maximum = kMaxWorkers, .hint = "-np 2"});
     sizes.total = {.number = number.value,
                    .source = number.source,
                    .provenance = {said(*request.np, "-np"), request.np->source}};

@@ -9,18 +9,18 @@
 // The requested size of a run, before looking at the environment.
 namespace lockstep::plan {
 
-inline constexpr int kMostNodes = 65536;
-inline constexpr int kMostWorkersPerNode = 4096;
+inline constexpr int kMaxNodes = 65536;
+inline constexpr int kMaxWorkersPerNode = 4096;
 
 // The option that set a size, for messages: "--nnodes 4", "command line".
 struct Provenance {
   std::string text;
-  std::string who;
+  std::string source;
 };
 
 struct NodeRange {
-  int least = 1;
-  int most = 1;
+  int minimum = 1;
+  int maximum = 1;
   Source source;
   Provenance provenance;
 };

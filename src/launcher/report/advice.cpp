@@ -52,12 +52,12 @@ constexpr std::array kRules = {
 };
 
 // The maximum over the ranks, because a rank that joined late covers less time.
-double told_seconds(const RunFacts& facts) {
-  double most = 0;
+double measured_seconds(const RunFacts& facts) {
+  double maximum = 0;
   for (const monitor::RankView& rank : facts.run.ranks) {
-    most = std::max(most, rank.totals.seconds);
+    maximum = std::max(maximum, rank.totals.seconds);
   }
-  return most;
+  return maximum;
 }
 
 bool has_enough(const RunFacts& facts, Needs needs) {
@@ -65,9 +65,9 @@ bool has_enough(const RunFacts& facts, Needs needs) {
     case Needs::Nothing:
       return true;
     case Needs::Samples:
-      return facts.sampled_seconds >= kLeastSeconds;
+      return facts.sampled_seconds >= kMinSeconds;
     case Needs::Split:
-      return facts.split.ranks > 0 && told_seconds(facts) >= kLeastSeconds;
+      return facts.split.ranks > 0 && measured_seconds(facts) >= kMinSeconds;
   }
   return false;
 }
@@ -96,15 +96,15 @@ std::vector<std::string> untried(const RunFacts& facts) {
             ? "GPUs, cores and memory: there are no samples"
             : fmt::format("GPUs, cores and memory: only {} of samples, {:.0f} s are needed",
                           format_duration(facts.sampled_seconds),
-                          kLeastSeconds));
+                          kMinSeconds));
   }
   if (!has_enough(facts, Needs::Split)) {
     reasons.push_back(
         facts.split.ranks == 0
             ? "data, exchange and slow ranks: no worker reports how it spends its time"
             : fmt::format("data, exchange and slow ranks: only {} of events, {:.0f} s are needed",
-                          format_duration(told_seconds(facts)),
-                          kLeastSeconds));
+                          format_duration(measured_seconds(facts)),
+                          kMinSeconds));
   }
   return reasons;
 }

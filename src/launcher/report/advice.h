@@ -18,10 +18,10 @@ struct Advice {
 };
 
 // Applies a table of rules with fixed thresholds; failures come first. A rule that needs samples or
-// events is skipped if they cover less than kLeastSeconds.
+// events is skipped if they cover less than kMinSeconds.
 std::vector<Advice> advise(const RunFacts& facts);
 
-inline constexpr double kLeastSeconds = 30;
+inline constexpr double kMinSeconds = 30;
 
 // Why rules were skipped, one sentence for each group of rules.
 std::vector<std::string> untried(const RunFacts& facts);

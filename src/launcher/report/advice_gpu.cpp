@@ -82,7 +82,7 @@ bool is_one_core(double cores) {
 }
 
 // GPUs that are idle for another reason than waiting for data.
-std::vector<Found> find_idle_otherwise(const RunFacts& facts) {
+std::vector<Found> find_other_idle(const RunFacts& facts) {
   std::vector<Found> idle = find_gpus(facts, idle_share);
   std::erase_if(idle, [&](const Found& one) { return data_share(facts, *one.gpu) >= kWaiting; });
   return idle;
@@ -150,7 +150,7 @@ std::optional<Advice> see_gpu_errors(const RunFacts& facts) {
 std::optional<Advice> see_throttling(const RunFacts& facts) {
   const std::vector<Found> found =
       find_gpus(facts, [](const GpuTotals& gpu) -> std::optional<double> {
-        const bool is_enough = gpu.busy_seconds >= kLeastSeconds;
+        const bool is_enough = gpu.busy_seconds >= kMinSeconds;
         const double share = is_enough ? gpu.slowed_seconds / gpu.busy_seconds : 0;
         return share >= kSlowedShare ? std::optional(share) : std::nullopt;
       });
@@ -186,7 +186,7 @@ std::optional<Advice> see_unused_gpus(const RunFacts& facts) {
   }
   const bool is_none_used = static_cast<int>(unused.size()) == all;
   const std::string which =
-      unused.size() > kMostNamedGpus ? fmt::format("{} GPUs", unused.size()) : join(names, ", ");
+      unused.size() > kMaxNamedGpus ? fmt::format("{} GPUs", unused.size()) : join(names, ", ");
   std::vector<std::string> tries;
   if (is_none_used) {
     tries = {"check that the program supports and selects CUDA: lockstep doctor",
@@ -234,7 +234,7 @@ std::optional<Advice> see_loader_bound(const RunFacts& facts) {
 }
 
 std::optional<Advice> see_host_bound(const RunFacts& facts) {
-  const std::vector<Found> idle = find_idle_otherwise(facts);
+  const std::vector<Found> idle = find_other_idle(facts);
   const double cores = mean_cores(facts);
   if (idle.empty() || !is_one_core(cores)) {
     return std::nullopt;
@@ -254,7 +254,7 @@ std::optional<Advice> see_host_bound(const RunFacts& facts) {
 }
 
 std::optional<Advice> see_idle_gpus(const RunFacts& facts) {
-  const std::vector<Found> idle = find_idle_otherwise(facts);
+  const std::vector<Found> idle = find_other_idle(facts);
   if (idle.empty() || see_host_bound(facts)) {
     return std::nullopt;
   }
@@ -274,8 +274,8 @@ std::optional<Advice> see_idle_gpus(const RunFacts& facts) {
 std::optional<Advice> see_gpu_memory(const RunFacts& facts) {
   const std::vector<Found> used =
       find_gpus(facts, [](const GpuTotals& gpu) -> std::optional<double> {
-        const bool is_told = gpu.peak_memory_bytes && gpu.last.memory_total_bytes.value_or(0) > 0;
-        return is_told && is_used(gpu) ? std::optional(memory_share(gpu)) : std::nullopt;
+        const bool is_known = gpu.peak_memory_bytes && gpu.last.memory_total_bytes.value_or(0) > 0;
+        return is_known && is_used(gpu) ? std::optional(memory_share(gpu)) : std::nullopt;
       });
   const bool is_roomy =
       std::all_of(used.begin(), used.end(), [](const Found& one) { return one.value <= kRoomy; });

@@ -19,28 +19,28 @@ constexpr double kSlowShare = 0.8;   // of the time
 constexpr double kFullMemory = 0.9;  // of the limit
 constexpr double kEmptyMemory = 0.3;
 constexpr int64_t kGiB = int64_t{1} << 30;
-constexpr int64_t kLeastMemory = 8 * kGiB;  // smaller limits are not reported
-constexpr double kMemoryRoom = 1.3;         // recommended limit relative to the peak
+constexpr int64_t kMinMemory = 8 * kGiB;  // smaller limits are not reported
+constexpr double kMemoryRoom = 1.3;       // recommended limit relative to the peak
 constexpr double kFullCores = 0.9;
 constexpr double kIdleCores = 0.4;
-constexpr double kForeign = 0.3;   // of the granted cores, used by other processes
-constexpr double kCoreRoom = 1.5;  // recommended cores relative to the busy ones
-constexpr int kLeastSpared = 2;    // minimum number of cores to save
+constexpr double kForeign = 0.3;    // of the granted cores, used by other processes
+constexpr double kCoreRoom = 1.5;   // recommended cores relative to the busy ones
+constexpr int kMinCoresToSave = 2;  // minimum number of cores to save
 
 // The host with the largest `value`; nullptr if it is negative (unknown) for all hosts. The result
 // is the worst host for limits (memory full, cores full) and the busiest host for savings: a job
 // can request less only if its busiest node would still fit.
 template <typename Value>
-const HostTotals* find_most(const RunFacts& facts, Value value) {
-  const HostTotals* most = nullptr;
+const HostTotals* find_maximum(const RunFacts& facts, Value value) {
+  const HostTotals* maximum = nullptr;
   for (const monitor::NodeView& node : facts.run.nodes) {
     for (const HostTotals& host : node.hosts) {
-      if (value(host) >= 0 && (most == nullptr || value(host) > value(*most))) {
-        most = &host;
+      if (value(host) >= 0 && (maximum == nullptr || value(host) > value(*maximum))) {
+        maximum = &host;
       }
     }
   }
-  return most;
+  return maximum;
 }
 
 // Peak memory relative to the limit; -1: unknown.
@@ -159,7 +159,7 @@ std::optional<Advice> see_checkpoint_stalls(const RunFacts& facts) {
 // The peak is the maximum of samples, seconds apart. The true peak is higher, so the warning starts
 // well below the limit.
 std::optional<Advice> see_full_memory(const RunFacts& facts) {
-  const HostTotals* host = find_most(facts, memory_share);
+  const HostTotals* host = find_maximum(facts, memory_share);
   if (host == nullptr || memory_share(*host) < kFullMemory) {
     return std::nullopt;
   }
@@ -177,9 +177,9 @@ std::optional<Advice> see_full_memory(const RunFacts& facts) {
 
 // Only for jobs: outside of a job, unused memory does not keep other users waiting.
 std::optional<Advice> see_unused_memory(const RunFacts& facts) {
-  const HostTotals* host = find_most(facts, memory_share);
+  const HostTotals* host = find_maximum(facts, memory_share);
   if (facts.run.job.empty() || host == nullptr || memory_share(*host) > kEmptyMemory ||
-      host->memory_limit_bytes < kLeastMemory) {
+      host->memory_limit_bytes < kMinMemory) {
     return std::nullopt;
   }
   const auto wanted =
@@ -196,7 +196,7 @@ std::optional<Advice> see_unused_memory(const RunFacts& facts) {
 
 // Only with GPUs: without them, the cores should be fully used.
 std::optional<Advice> see_full_cores(const RunFacts& facts) {
-  const HostTotals* host = find_most(facts, core_share);
+  const HostTotals* host = find_maximum(facts, core_share);
   if (count_gpus(facts) == 0 || host == nullptr || core_share(*host) < kFullCores) {
     return std::nullopt;
   }
@@ -213,7 +213,7 @@ std::optional<Advice> see_full_cores(const RunFacts& facts) {
 }
 
 std::optional<Advice> see_foreign_load(const RunFacts& facts) {
-  const HostTotals* host = find_most(facts, foreign_share);
+  const HostTotals* host = find_maximum(facts, foreign_share);
   if (host == nullptr || foreign_share(*host) < kForeign ||
       host->cores.mean().value_or(0) < kFullCores * host->granted) {
     return std::nullopt;
@@ -232,17 +232,17 @@ std::optional<Advice> see_foreign_load(const RunFacts& facts) {
 }
 
 // Only for jobs, as for memory.
-// At least one core per worker remains. Savings of less than kLeastSpared cores are not worth a
+// At least one core per worker remains. Savings of less than kMinCoresToSave cores are not worth a
 // change of the job.
 std::optional<Advice> see_idle_cores(const RunFacts& facts) {
-  const HostTotals* host = find_most(facts, core_share);
+  const HostTotals* host = find_maximum(facts, core_share);
   if (facts.run.job.empty() || host == nullptr || core_share(*host) > kIdleCores) {
     return std::nullopt;
   }
   const double busy = *host->worker_cores.mean();
   const int workers = std::max(1, facts.run.world_size / std::max(1, facts.nodes));
   const int wanted = std::max(workers, static_cast<int>(std::ceil(kCoreRoom * busy)));
-  if (host->granted - wanted < kLeastSpared) {
+  if (host->granted - wanted < kMinCoresToSave) {
     return std::nullopt;
   }
   return Advice{

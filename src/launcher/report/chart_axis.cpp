@@ -14,19 +14,19 @@ namespace {
 
 // Comparisons below have a tolerance of 1e-9: 0.3 / 0.1 is not 3 in binary, and a tick must not be
 // lost or added by rounding.
-constexpr int kMostTicks = 8;
+constexpr int kMaxTicks = 8;
 constexpr double kTen = 10;
 
 bool can_show(double value, bool is_log) {
   return std::isfinite(value) && (!is_log || value > 0);
 }
 
-// The smallest step of 1, 2 or 5 times a power of ten that is at least `least`.
-double round_step(double least) {
-  const double power = std::pow(kTen, std::floor(std::log10(least)));
+// The smallest step of 1, 2 or 5 times a power of ten that is at least `minimum`.
+double round_step(double minimum) {
+  const double power = std::pow(kTen, std::floor(std::log10(minimum)));
   constexpr std::array<double, 3> kSteps = {1, 2, 5};
-  const auto* const found =
-      std::ranges::find_if(kSteps, [&](double step) { return step * power >= least * (1 - 1e-9); });
+  const auto* const found = std::ranges::find_if(
+      kSteps, [&](double step) { return step * power >= minimum * (1 - 1e-9); });
   return (found == kSteps.end() ? kTen : *found) * power;
 }
 
@@ -38,7 +38,7 @@ Axis linear_axis(double low, double high) {
     low -= low == 0 ? 0 : room;
     high += room;
   }
-  const double step = round_step((high - low) / (kMostTicks - 1));
+  const double step = round_step((high - low) / (kMaxTicks - 1));
   const double first = std::floor(low / step + 1e-9);
   const double last = std::ceil(high / step - 1e-9);
   Axis axis{.low = first * step, .high = last * step};
@@ -54,7 +54,7 @@ Axis linear_axis(double low, double high) {
 std::vector<double> powers(double base, double low, double high) {
   const auto first = static_cast<int>(std::floor(std::log(low) / std::log(base) + 1e-9));
   const auto last = static_cast<int>(std::ceil(std::log(high) / std::log(base) - 1e-9));
-  const int stride = std::max(1, (last - first + kMostTicks - 1) / kMostTicks);
+  const int stride = std::max(1, (last - first + kMaxTicks - 1) / kMaxTicks);
   std::vector<double> found;
   found.reserve(static_cast<size_t>((last - first) / stride) + 2);
   for (int i = first; i < last + stride; i += stride) {

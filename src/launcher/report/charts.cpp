@@ -15,8 +15,8 @@ namespace {
 using monitor::Point;
 
 constexpr double kEver = std::numeric_limits<double>::infinity();
-constexpr size_t kMostPoints = 300;  // of a line; a page cannot show more
-constexpr size_t kMostLines = 8;
+constexpr size_t kMaxPoints = 300;  // of a line; a page cannot show more
+constexpr size_t kMaxLines = 8;
 
 // The unit of the time axis.
 struct Span {
@@ -41,13 +41,13 @@ Span span_of(const RunFacts& facts) {
 }
 
 std::vector<Point> curve_of(const monitor::EventStore& store, const std::string& name) {
-  return store.series(name, -kEver, kEver, kMostPoints);
+  return store.series(name, -kEver, kEver, kMaxPoints);
 }
 
 // The series from the events of rank 0; for a program without events, the series from its output.
-std::vector<Point> told_curve(const monitor::EventStore& store, const std::string& name) {
-  const std::vector<Point> told = curve_of(store, name);
-  return told.empty() ? curve_of(store, "output/" + name) : told;
+std::vector<Point> reported_curve(const monitor::EventStore& store, const std::string& name) {
+  const std::vector<Point> reported = curve_of(store, name);
+  return reported.empty() ? curve_of(store, "output/" + name) : reported;
 }
 
 ChartLine line_of(const std::string& name,
@@ -67,7 +67,7 @@ ChartLine line_of(const std::string& name,
 // different times, so they are sorted into columns of equal width first. Minimum and maximum keep
 // an outlier visible that the mean of many GPUs would hide.
 std::vector<ChartLine> gather(std::vector<ChartLine> lines) {
-  if (lines.size() <= kMostLines) {
+  if (lines.size() <= kMaxLines) {
     return lines;
   }
   double from = kEver;
@@ -117,7 +117,7 @@ std::vector<ChartLine> gather(std::vector<ChartLine> lines) {
 Chart loss_chart(const monitor::EventStore& store, const Span& span) {
   Chart chart;
   chart.title = "Loss";
-  const auto training = told_curve(store, "loss");
+  const auto training = reported_curve(store, "loss");
   if (!training.empty()) {
     chart.lines.push_back(line_of("training", training, span));
   }
@@ -133,7 +133,7 @@ Chart speed_chart(const monitor::EventStore& store, const Span& span) {
   Chart chart;
   chart.title = "Samples per second";
   chart.has_zero = true;
-  const auto speed = told_curve(store, "samples_per_second");
+  const auto speed = reported_curve(store, "samples_per_second");
   if (!speed.empty()) {
     chart.lines.push_back(line_of("all workers", speed, span));
   }

@@ -30,7 +30,7 @@ std::string name_all(const std::vector<FoundGpu>& found, std::string_view word) 
       std::minmax_element(found.begin(), found.end(), [](const FoundGpu& a, const FoundGpu& b) {
         return a.value < b.value;
       });
-  if (found.size() > kMostNamedGpus) {
+  if (found.size() > kMaxNamedGpus) {
     return fmt::format(
         "{} GPUs {} {} to {}", found.size(), word, percent(low->value), percent(high->value));
   }

@@ -26,6 +26,6 @@ std::vector<FoundGpu> find_gpus(const RunFacts& facts, const GpuMeasure& measure
 // "GPU 2 idle 80 %, GPU 3 idle 45 %" for the word "idle"; for many GPUs "6 GPUs idle 45 % to 80 %".
 std::string name_all(const std::vector<FoundGpu>& found, std::string_view word);
 
-inline constexpr size_t kMostNamedGpus = 4;
+inline constexpr size_t kMaxNamedGpus = 4;
 
 }  // namespace lockstep::report

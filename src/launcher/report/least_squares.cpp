@@ -91,7 +91,7 @@ std::optional<std::vector<double>> solve_least_squares(const Matrix& rows,
 // Lawson and Hanson.
 std::vector<double> solve_nonnegative(const Matrix& rows, std::span<const size_t> columns) {
   std::vector<double> best(rows.front().size());
-  double least = std::numeric_limits<double>::infinity();
+  double minimum = std::numeric_limits<double>::infinity();
   for (size_t choice = 1; choice < size_t{1} << columns.size(); ++choice) {
     std::vector<size_t> chosen;
     chosen.reserve(columns.size());
@@ -103,8 +103,8 @@ std::vector<double> solve_nonnegative(const Matrix& rows, std::span<const size_t
     const auto found = solve_least_squares(rows, chosen);
     const bool is_allowed =
         found && std::ranges::none_of(*found, [](double value) { return value < 0; });
-    if (is_allowed && misfit(rows, *found) < least) {
-      least = misfit(rows, *found);
+    if (is_allowed && misfit(rows, *found) < minimum) {
+      minimum = misfit(rows, *found);
       best = *found;
     }
   }

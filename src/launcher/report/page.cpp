@@ -36,14 +36,14 @@ std::string command_of(const RunFacts& facts) {
 
 // At most eight hosts in one line; --json lists all.
 std::string workers_of(const RunFacts& facts) {
-  constexpr size_t kMostHosts = 8;
+  constexpr size_t kMaxHosts = 8;
   if (facts.run.world_size == 0 && facts.nodes == 0) {
     return "";
   }
   std::vector<std::string> hosts = facts.hosts;
-  if (hosts.size() > kMostHosts) {
-    const std::string rest = fmt::format("{} more", hosts.size() - kMostHosts + 1);
-    hosts.resize(kMostHosts - 1);
+  if (hosts.size() > kMaxHosts) {
+    const std::string rest = fmt::format("{} more", hosts.size() - kMaxHosts + 1);
+    hosts.resize(kMaxHosts - 1);
     hosts.push_back(rest);
   }
   return fmt::format("{} on {}{}{}",

@@ -47,6 +47,6 @@ Section describe_slow_ranks(const RunFacts& facts);
 std::string format_time(double time);
 
 // Maximum number of rows of a table; --json lists all.
-inline constexpr size_t kMostRows = 32;
+inline constexpr size_t kMaxRows = 32;
 
 }  // namespace lockstep::report

@@ -72,9 +72,9 @@ std::string number(const std::optional<double>& value, std::string_view unit) {
 // A table of thousands of rows helps no reader. The GPUs that are kept are the least used ones,
 // because these need attention; nodes and ranks keep their order.
 std::string rest_of(size_t all, std::string_view which) {
-  return all <= kMostRows
+  return all <= kMaxRows
              ? ""
-             : fmt::format("{} of {} shown, {}; --json lists all", kMostRows, all, which);
+             : fmt::format("{} of {} shown, {}; --json lists all", kMaxRows, all, which);
 }
 
 // RankView::node is the node of the last sample, so the last host of that node is meant.
@@ -104,15 +104,15 @@ constexpr std::array kParts = {Part{"data", &Split::data},
 std::vector<Cell> node_row(const HostTotals& host) {
   monitor::InterfaceTotals sum;
   std::string busiest = "-";
-  int64_t most = 0;
+  int64_t maximum = 0;
   for (const auto& [name, bytes] : host.interfaces) {
     if (name == "lo") {
       continue;
     }
     sum.received_bytes += bytes.received_bytes;
     sum.sent_bytes += bytes.sent_bytes;
-    if (bytes.received_bytes + bytes.sent_bytes > most) {
-      most = bytes.received_bytes + bytes.sent_bytes;
+    if (bytes.received_bytes + bytes.sent_bytes > maximum) {
+      maximum = bytes.received_bytes + bytes.sent_bytes;
       busiest = name;
     }
   }
@@ -139,11 +139,11 @@ Section describe_gpus(const RunFacts& facts) {
   }
   section.head = {"node", "GPU", "ranks", "utilization", "peak memory", "power", "peak temp."};
   section.remark = rest_of(all.size(), "the least used");
-  if (all.size() > kMostRows) {
+  if (all.size() > kMaxRows) {
     std::stable_sort(all.begin(), all.end(), [](const HostGpu& one, const HostGpu& other) {
       return one.gpu->utilisation.mean().value_or(0) < other.gpu->utilisation.mean().value_or(0);
     });
-    all.resize(kMostRows);
+    all.resize(kMaxRows);
   }
   section.rows.reserve(all.size());
   for (const HostGpu& one : all) {
@@ -173,7 +173,7 @@ Section describe_nodes(const RunFacts& facts) {
     }
   }
   section.remark = rest_of(section.rows.size(), "the first");
-  section.rows.resize(std::min(section.rows.size(), kMostRows));
+  section.rows.resize(std::min(section.rows.size(), kMaxRows));
   return section;
 }
 
@@ -234,7 +234,7 @@ Section describe_ranks(const RunFacts& facts) {
   if (has_split) {
     section.head.insert(section.head.end(), {"data", "compute", "exchange", "update"});
   }
-  const size_t count = std::min(facts.run.ranks.size(), kMostRows);
+  const size_t count = std::min(facts.run.ranks.size(), kMaxRows);
   section.rows.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     const monitor::RankView& rank = facts.run.ranks[i];

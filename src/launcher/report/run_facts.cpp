@@ -86,7 +86,7 @@ void each_gpu(const RunFacts& facts, Look look) {
 
 // state.json has the nodes of the last attempt. A run without lockstep has no state; its nodes are
 // those with samples.
-void describe_place(RunFacts& facts, const contract::RunDirectory& run, double now) {
+void read_nodes_and_times(RunFacts& facts, const contract::RunDirectory& run, double now) {
   std::optional<contract::RunState> state;
   try {
     state = contract::find_state(run);
@@ -185,10 +185,10 @@ std::optional<Split> split_of(const monitor::RankTotals& totals) {
       totals.checkpoint || totals.stall
           ? std::optional(std::max(zero(totals.checkpoint), zero(totals.stall)))
           : std::nullopt;
-  const double told = zero(totals.data) + zero(totals.compute) + zero(totals.exchange) +
-                      zero(totals.update) + zero(saved);
-  const double all = std::max(totals.seconds, told);
-  if (all <= 0 || told <= 0) {
+  const double reported = zero(totals.data) + zero(totals.compute) + zero(totals.exchange) +
+                          zero(totals.update) + zero(saved);
+  const double all = std::max(totals.seconds, reported);
+  if (all <= 0 || reported <= 0) {
     return std::nullopt;
   }
   const auto share = [all](const std::optional<double>& part) {
@@ -199,11 +199,11 @@ std::optional<Split> split_of(const monitor::RankTotals& totals) {
                .exchange = share(totals.exchange),
                .update = share(totals.update),
                .checkpoint = share(saved),
-               .other = (all - told) / all};
+               .other = (all - reported) / all};
 }
 
-// The order matters: describe_place() needs the ending to decide whether the run ends now, and the
-// speed needs the duration that describe_place() has set.
+// The order matters: read_nodes_and_times() needs the ending to decide whether the run ends now,
+// and the speed needs the duration that read_nodes_and_times() has set.
 RunFacts gather_facts(const contract::RunDirectory& run,
                       const monitor::EventStore& store,
                       const JobFacts& job,
@@ -217,7 +217,7 @@ RunFacts gather_facts(const contract::RunDirectory& run,
     facts.is_trainer = facts.is_trainer || rank.totals.steps > 0;
   }
   facts.ending = find_ending(run, facts.run, job, now);
-  describe_place(facts, run, now);
+  read_nodes_and_times(facts, run, now);
   if (!facts.run.job.empty()) {
     facts.requeues = contract::find_requeue_record(run, facts.run.job).requeues;
   }
@@ -253,27 +253,27 @@ std::optional<double> cpu_utilisation(const RunFacts& facts) {
 }
 
 std::optional<double> memory_use(const RunFacts& facts) {
-  std::optional<double> most;
-  each_host(facts, [&most](const HostTotals& host) {
+  std::optional<double> maximum;
+  each_host(facts, [&maximum](const HostTotals& host) {
     if (host.memory_limit_bytes > 0) {
-      most = std::max(most.value_or(0),
-                      static_cast<double>(host.peak_memory_bytes) /
-                          static_cast<double>(host.memory_limit_bytes));
+      maximum = std::max(maximum.value_or(0),
+                         static_cast<double>(host.peak_memory_bytes) /
+                             static_cast<double>(host.memory_limit_bytes));
     }
   });
-  return most;
+  return maximum;
 }
 
 std::optional<double> gpu_memory_use(const RunFacts& facts) {
-  std::optional<double> most;
-  each_gpu(facts, [&most](const GpuTotals& gpu) {
+  std::optional<double> maximum;
+  each_gpu(facts, [&maximum](const GpuTotals& gpu) {
     if (gpu.peak_memory_bytes && gpu.last.memory_total_bytes.value_or(0) > 0) {
-      most = std::max(most.value_or(0),
-                      static_cast<double>(*gpu.peak_memory_bytes) /
-                          static_cast<double>(*gpu.last.memory_total_bytes));
+      maximum = std::max(maximum.value_or(0),
+                         static_cast<double>(*gpu.peak_memory_bytes) /
+                             static_cast<double>(*gpu.last.memory_total_bytes));
     }
   });
-  return most;
+  return maximum;
 }
 
 std::string gpu_name(const RunFacts& facts, const std::string& host, const GpuTotals& gpu) {

@@ -31,7 +31,7 @@ using monitor::Point;
 constexpr double kEver = std::numeric_limits<double>::infinity();
 constexpr size_t kAll = std::numeric_limits<size_t>::max();
 // With fewer intervals a median is an accident.
-constexpr size_t kLeastIntervals = 3;
+constexpr size_t kMinIntervals = 3;
 
 // Without a start event (a program without the library) all reports are used.
 double last_start(const EventStore& store) {
@@ -177,11 +177,11 @@ RunMeasure measure_run(const contract::RunDirectory& run) {
   };
   const std::vector<Point> steps = steady_steps(store);
   const std::vector<double> rates = step_rates(steps);
-  if (rates.size() < kLeastIntervals || measure.workers == 0) {
+  if (rates.size() < kMinIntervals || measure.workers == 0) {
     measure.objection =
         fmt::format("too short: {} step reports after the warm-up, at least {} are needed",
                     steps.size(),
-                    kLeastIntervals + 1);
+                    kMinIntervals + 1);
     return measure;
   }
   const TimeSpan span{.from = steps.front().time, .to = steps.back().time};

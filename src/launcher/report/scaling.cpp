@@ -101,7 +101,7 @@ void predict(StrategyScaling& scaling,
 std::string missing_sizes(const std::set<int>& counts) {
   std::vector<std::string> missing;
   int next = *counts.rbegin();
-  for (size_t have = counts.size(); have < kLeastSizes; ++have) {
+  for (size_t have = counts.size(); have < kMinSizes; ++have) {
     next *= 2;
     missing.push_back(std::to_string(next));
   }
@@ -112,10 +112,10 @@ std::string missing_sizes(const std::set<int>& counts) {
 // which is a variable of the model, so each kind improves the prediction of the other.
 void fit_model(StrategyScaling& scaling, const std::vector<ScalingSize>& sizes) {
   const std::set<int> counts = counts_of(sizes);
-  if (counts.size() < kLeastSizes) {
+  if (counts.size() < kMinSizes) {
     scaling.no_model = fmt::format("{} of at least {} sizes measured; also run on {} workers",
                                    counts.size(),
-                                   kLeastSizes,
+                                   kMinSizes,
                                    missing_sizes(counts));
     return;
   }

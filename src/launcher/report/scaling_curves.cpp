@@ -28,8 +28,8 @@ std::vector<double> values_of(std::span<const RunMeasure> runs, double RunMeasur
 }
 
 // The median of the runs that have a value.
-std::optional<double> told_of(std::span<const RunMeasure> runs,
-                              std::optional<double> RunMeasure::*field) {
+std::optional<double> median_of_known(std::span<const RunMeasure> runs,
+                                      std::optional<double> RunMeasure::*field) {
   std::vector<double> values;
   values.reserve(runs.size());
   for (const RunMeasure& run : runs) {
@@ -52,8 +52,8 @@ ScalingSize size_of(std::span<const RunMeasure> runs) {
           .samples_per_second = middle,
           .spread = runs.size() == 1 ? runs.front().spread : (fastest - slowest) / 2 / middle,
           .step_seconds = median(values_of(runs, &RunMeasure::step_seconds)),
-          .exchange_share = told_of(runs, &RunMeasure::exchange_share),
-          .joules_per_sample = told_of(runs, &RunMeasure::joules_per_sample)};
+          .exchange_share = median_of_known(runs, &RunMeasure::exchange_share),
+          .joules_per_sample = median_of_known(runs, &RunMeasure::joules_per_sample)};
 }
 
 double per_worker(const ScalingSize& size) {

@@ -94,7 +94,7 @@ bool has_guess(const StrategyScaling& strategy) {
   });
 }
 
-bool is_told(const StrategyScaling& strategy, std::optional<double> ScalingSize::*field) {
+bool is_known(const StrategyScaling& strategy, std::optional<double> ScalingSize::*field) {
   return std::ranges::any_of(strategy.curves, [&](const ScalingCurve& curve) {
     return std::ranges::any_of(curve.measured,
                                [&](const ScalingSize& size) { return (size.*field).has_value(); });
@@ -141,11 +141,11 @@ std::string title_of(const StrategyScaling& strategy, const ScalingCurve& curve)
 // Missing columns are explained once per strategy instead of in each table.
 std::vector<std::string> remarks_of(const StrategyScaling& strategy) {
   std::vector<std::string> remarks;
-  if (!is_told(strategy, &ScalingSize::exchange_share)) {
+  if (!is_known(strategy, &ScalingSize::exchange_share)) {
     remarks.emplace_back(
         "exposed communication: unknown, the events do not contain exchange_seconds");
   }
-  if (!is_told(strategy, &ScalingSize::joules_per_sample)) {
+  if (!is_known(strategy, &ScalingSize::joules_per_sample)) {
     remarks.emplace_back(
         "energy per sample: unknown, the samples do not contain energy or power of GPUs");
   }

@@ -39,14 +39,14 @@ void describe_slowness(SlowRank& slow,
                        const std::vector<std::optional<int>>& percents,
                        const std::vector<double>& times) {
   constexpr int kSlow = 110;
-  int told = 0;
+  int known = 0;
   int high = 0;
   bool is_slow = false;
   for (size_t i = 0; i < percents.size(); ++i) {
     if (!percents[i]) {
       continue;
     }
-    ++told;
+    ++known;
     const bool was_slow = is_slow;
     is_slow = *percents[i] >= kSlow;
     high += is_slow ? 1 : 0;
@@ -57,7 +57,7 @@ void describe_slowness(SlowRank& slow,
       slow.since.reset();
     }
   }
-  slow.share = told > 0 ? static_cast<double>(high) / told : 0;
+  slow.share = known > 0 ? static_cast<double>(high) / known : 0;
 }
 
 }  // namespace
@@ -84,8 +84,9 @@ Speed measure_speed(const monitor::EventStore& store,
       snapshot.ranks.begin(), snapshot.ranks.end(), [](const auto& one) { return one.rank == 0; });
   if (batch > 0 && speed.steps_per_second) {
     speed.samples_per_second = batch * *speed.steps_per_second;
-  } else if (const auto told = whole_series(store, "output/samples_per_second"); !told.empty()) {
-    speed.samples_per_second = find_median(values_of(told));
+  } else if (const auto reported = whole_series(store, "output/samples_per_second");
+             !reported.empty()) {
+    speed.samples_per_second = find_median(values_of(reported));
     speed.is_from_output = true;
   }
   if (batch > 0 && leader != snapshot.ranks.end() && leader->totals.steps > 0) {

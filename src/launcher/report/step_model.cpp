@@ -44,9 +44,9 @@ Matrix rows_of(std::span<const StepTime> measured) {
   return rows;
 }
 
-// Combinations of at most `most` parts, those with fewer parts first. Each includes work of the
+// Combinations of at most `maximum` parts, those with fewer parts first. Each includes work of the
 // worker itself (Sample or Fixed): communication alone is not a plausible model.
-std::vector<Columns> combinations(size_t most) {
+std::vector<Columns> combinations(size_t maximum) {
   std::vector<Columns> found;
   for (size_t choice = 1; choice < size_t{1} << kStepParts; ++choice) {
     Columns columns;
@@ -57,7 +57,7 @@ std::vector<Columns> combinations(size_t most) {
       }
     }
     constexpr size_t kOwnWork = 0b11;
-    if (columns.size() <= most && (choice & kOwnWork) != 0) {
+    if (columns.size() <= maximum && (choice & kOwnWork) != 0) {
       found.push_back(std::move(columns));
     }
   }
@@ -122,23 +122,23 @@ double step_seconds(const StepSeconds& parts, double workers, double batch) {
 
 // The residual alone would be too optimistic: it is 0 if there are as many parts as measurements.
 double StepModel::error(double workers, double batch) const {
-  double most = std::max(left_out, residual);
+  double maximum = std::max(left_out, residual);
   const double mine = seconds(workers, batch);
   for (const StepSeconds& rival : rivals) {
-    most = std::max(most, std::abs(step_seconds(rival, workers, batch) - mine) / mine);
+    maximum = std::max(maximum, std::abs(step_seconds(rival, workers, batch) - mine) / mine);
   }
-  return most;
+  return maximum;
 }
 
 double StepModel::trusted_workers() const {
   constexpr double kBad = 0.2;
   constexpr double kFar = 4;
   constexpr double kNear = 2;
-  return left_out > kBad ? largest : largest * (sizes > kLeastSizes ? kFar : kNear);
+  return left_out > kBad ? largest : largest * (sizes > kMinSizes ? kFar : kNear);
 }
 
 // Combinations have fewer parts than there are measurements, so that leaving one out is always
-// possible. kLeastDoubt keeps rivals even if the best model fits perfectly by chance.
+// possible. kMinDoubt keeps rivals even if the best model fits perfectly by chance.
 std::optional<StepModel> find_model(std::span<const StepTime> measured) {
   std::set<double> sizes;
   size_t largest = 0;
@@ -146,7 +146,7 @@ std::optional<StepModel> find_model(std::span<const StepTime> measured) {
     sizes.insert(measured[i].workers);
     largest = measured[i].workers > measured[largest].workers ? i : largest;
   }
-  if (sizes.size() < kLeastSizes) {
+  if (sizes.size() < kMinSizes) {
     return std::nullopt;
   }
   const Matrix rows = rows_of(measured);
@@ -162,10 +162,10 @@ std::optional<StepModel> find_model(std::span<const StepTime> measured) {
                   .largest_left_out = missed_by(rows, best.columns, largest)};
   model.residual = misfit(rows, model.parts);
   constexpr double kAboutAsWell = 2;
-  constexpr double kLeastDoubt = 0.01;
+  constexpr double kMinDoubt = 0.01;
   for (const Candidate& one : candidates) {
     const StepSeconds parts = fit(rows, one.columns);
-    if (one.left_out <= kAboutAsWell * best.left_out + kLeastDoubt && parts != model.parts &&
+    if (one.left_out <= kAboutAsWell * best.left_out + kMinDoubt && parts != model.parts &&
         !has_no_own_work(parts)) {
       model.rivals.push_back(parts);
     }

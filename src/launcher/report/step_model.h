@@ -50,10 +50,10 @@ struct StepModel {
   double trusted_workers() const;
 };
 
-inline constexpr int kLeastSizes = 3;
+inline constexpr int kMinSizes = 3;
 
 // The model that predicts left-out measurements best with few parts, by non-negative least squares
-// of relative errors. Nothing with fewer than kLeastSizes worker counts. The measurements must
+// of relative errors. Nothing with fewer than kMinSizes worker counts. The measurements must
 // differ in workers or batch.
 std::optional<StepModel> find_model(std::span<const StepTime> measured);
 

@@ -25,7 +25,7 @@ namespace lockstep::slurm {
 namespace {
 
 // Ends a job that never makes progress, if the user sets no maximum.
-constexpr int kMostRequeues = 100;
+constexpr int kMaxRequeues = 100;
 
 // Both write to stderr, so that stdout contains the output of the training only.
 constexpr const char* kTools = R"(
@@ -74,7 +74,7 @@ std::string render_requeue(const Job& job) {
       "\nif [[ ${{time_is_up:-}} && $status -ne 0 && ${{SLURM_RESTART_COUNT:-0}} -lt {} ]]; then\n"
       "  scontrol requeue \"{}\"\n"
       "fi\n",
-      job.max_requeues.value_or(kMostRequeues),
+      job.max_requeues.value_or(kMaxRequeues),
       id_of(job));
 }
 

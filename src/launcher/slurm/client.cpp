@@ -152,12 +152,12 @@ std::string Client::test(const Submission& submission) const {
 // slurmctld forgets a finished job after MinJobAge (300 s by default); from then on only accounting
 // knows it. -X leaves out the steps of the job.
 std::vector<JobInfo> Client::find_jobs(const std::string& id) const {
-  const os::CommandResult told = ask({"scontrol", "-o", "show", "job", id});
-  if (std::vector<JobInfo> jobs = parse_jobs(told.output); !jobs.empty()) {
+  const os::CommandResult result = ask({"scontrol", "-o", "show", "job", id});
+  if (std::vector<JobInfo> jobs = parse_jobs(result.output); !jobs.empty()) {
     return jobs;
   }
-  if (!told.status.is_success() && !contains(told.errors, "Invalid job id specified")) {
-    throw unexpected("scontrol", told);
+  if (!result.status.is_success() && !contains(result.errors, "Invalid job id specified")) {
+    throw unexpected("scontrol", result);
   }
   // Without accounting, sacct fails with empty output: the job is then unknown.
   if (!os::find_program("sacct", environment_)) {
@@ -204,19 +204,19 @@ std::optional<Accounts> Client::find_accounts() const {
   if (!user || !os::find_program("sacctmgr", environment_)) {
     return std::nullopt;
   }
-  const os::CommandResult told = ask({"sacctmgr",
-                                      "-n",
-                                      "-P",
-                                      "show",
-                                      "user",
-                                      "name=" + *user,
-                                      "withassoc",
-                                      "format=DefaultAccount,Account"});
-  if (!told.status.is_success()) {
+  const os::CommandResult result = ask({"sacctmgr",
+                                        "-n",
+                                        "-P",
+                                        "show",
+                                        "user",
+                                        "name=" + *user,
+                                        "withassoc",
+                                        "format=DefaultAccount,Account"});
+  if (!result.status.is_success()) {
     return std::nullopt;
   }
   Accounts accounts;
-  for (const std::string& line : split(told.output, '\n')) {
+  for (const std::string& line : split(result.output, '\n')) {
     const std::vector<std::string> values = split(line, '|');
     if (values.size() < 2) {
       continue;
@@ -243,8 +243,8 @@ ClusterFacts Client::facts() const {
 }
 
 std::vector<std::string> Client::mpi_types() const {
-  const os::CommandResult told = ask({"srun", "--mpi=list"});
-  return parse_mpi_types(told.output + told.errors);
+  const os::CommandResult result = ask({"srun", "--mpi=list"});
+  return parse_mpi_types(result.output + result.errors);
 }
 
 }  // namespace lockstep::slurm

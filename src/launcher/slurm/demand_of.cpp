@@ -10,7 +10,7 @@ namespace lockstep::slurm {
 namespace {
 
 constexpr int64_t kKibi = 1024;
-constexpr int64_t kMostMebibytes = int64_t{1} << 40;
+constexpr int64_t kMaxMebibytes = int64_t{1} << 40;
 
 // Value of a key, if the directive has the same value: `sbatch:` can override the key. `sbatch:
 // [--partition=x]` replaces the directive that was derived from the key. The source of such a value
@@ -41,7 +41,7 @@ std::optional<Requested<int>> find_count(const Job& job,
 std::optional<int64_t> find_mebibytes(std::string_view text) {
   const size_t end = text.find_first_not_of("0123456789");
   const auto number = find_integer(text.substr(0, end));
-  if (!number || *number > kMostMebibytes) {
+  if (!number || *number > kMaxMebibytes) {
     return std::nullopt;
   }
   std::string_view unit = end == std::string_view::npos ? "M" : text.substr(end);

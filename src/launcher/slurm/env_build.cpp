@@ -41,13 +41,13 @@ class Entries {
     const config::TreeNode* node = map_.find(key);
     return node == nullptr || node->kind == config::TreeNode::Kind::Null ? nullptr : node;
   }
-  std::string text(std::string_view key, std::string_view standard = "") const {
+  std::string text(std::string_view key, std::string_view default_value = "") const {
     const config::TreeNode* node = find(key);
-    return node == nullptr ? std::string(standard) : config::read_text(*node, key);
+    return node == nullptr ? std::string(default_value) : config::read_text(*node, key);
   }
-  bool flag(std::string_view key, bool standard) const {
+  bool flag(std::string_view key, bool default_value) const {
     const config::TreeNode* node = find(key);
-    return node == nullptr ? standard : config::read_flag(*node, key);
+    return node == nullptr ? default_value : config::read_flag(*node, key);
   }
   Words list(std::string_view key) const {
     const config::TreeNode* node = find(key);
@@ -57,7 +57,7 @@ class Entries {
     const config::TreeNode* node = find(key);
     return node == nullptr ? Words() : config::read_lines(*node, key);
   }
-  std::string place(std::string_view key) const {
+  std::string position(std::string_view key) const {
     const config::TreeNode* node = find(key);
     return node == nullptr ? "default" : config::describe(node->position);
   }
@@ -93,7 +93,7 @@ Pairs all_variables(const Entries& entries) {
   if (const config::TreeNode* node = entries.find("env")) {
     variables = config::read_pairs(*node, "env");
   }
-  require_names(variables, entries.place("env"));
+  require_names(variables, entries.position("env"));
   for (const char* name : {"http_proxy", "https_proxy", "no_proxy"}) {
     if (const std::string value = entries.text(name); !value.empty()) {
       add_proxy(variables, name, value);
@@ -135,7 +135,7 @@ void read_horovod(const Entries& entries, EnvBuild& build) {
   build.nccl_home = entries.text("nccl_home");
   if (!build.nccl_home.empty() && !build.has_horovod) {
     throw Error(ExitCode::Usage, "nccl_home requires horovod")
-        .fact("found", fmt::format("nccl_home: {}", build.nccl_home), entries.place("nccl_home"))
+        .fact("found", fmt::format("nccl_home: {}", build.nccl_home), entries.position("nccl_home"))
         .hint("horovod: true");
   }
 }
@@ -161,22 +161,24 @@ void read_image(const Entries& entries, EnvBuild& build) {
         .fact("found",
               build.source.empty() ? "neither" : "both",
               build.source.empty() ? config::describe(entries.map().position)
-                                   : entries.place("image"))
+                                   : entries.position("image"))
         .hint("image: docker://pytorch/pytorch");
   }
 }
 
-std::string directive_of(const Entries& entries, std::string_view key, std::string_view standard) {
-  std::string value = entries.text(key, standard);
-  require_plain(key, value, entries.place(key));
+std::string directive_of(const Entries& entries,
+                         std::string_view key,
+                         std::string_view default_value) {
+  std::string value = entries.text(key, default_value);
+  require_plain(key, value, entries.position(key));
   return value;
 }
 
-int whole_of(const Entries& entries, std::string_view key, int standard, int least) {
+int whole_of(const Entries& entries, std::string_view key, int default_value, int minimum) {
   const config::TreeNode* node = entries.find(key);
-  return node == nullptr
-             ? standard
-             : static_cast<int>(config::read_whole(*node, key, {.least = least, .most = 4096}));
+  return node == nullptr ? default_value
+                         : static_cast<int>(config::read_whole(
+                               *node, key, {.minimum = minimum, .maximum = 4096}));
 }
 
 // The build is an ordinary Slurm job on one node with one task. Compute nodes often have no access
@@ -226,7 +228,7 @@ std::string read_path(const Entries& entries) {
     throw Error(ExitCode::Usage, "path must name a new directory or file")
         .fact("found",
               path.empty() ? "no path" : fmt::format("path: {}", path),
-              path.empty() ? config::describe(entries.map().position) : entries.place("path"))
+              path.empty() ? config::describe(entries.map().position) : entries.position("path"))
         .hint("path: envs/torch");
   }
   return path;
@@ -234,10 +236,10 @@ std::string read_path(const Entries& entries) {
 
 }  // namespace
 
-std::string EnvBuild::place_of(std::string_view key) const {
-  for (const auto& [name, place] : places) {
+std::string EnvBuild::position_of(std::string_view key) const {
+  for (const auto& [name, position] : positions) {
     if (name == key) {
-      return place;
+      return position;
     }
   }
   return "default";
@@ -260,7 +262,7 @@ EnvBuild read_env_build(const config::TreeNode& map) {
   build.cache_dir = entries.text("cache_dir");
   build.may_cache_in_home = entries.flag("cache_in_home", false);
   for (const char* key : {"path", "requirements", "definition", "cache_dir"}) {
-    build.places.emplace_back(key, entries.place(key));
+    build.positions.emplace_back(key, entries.position(key));
   }
   if (build.kind == BuildKind::Venv) {
     read_venv(entries, build);

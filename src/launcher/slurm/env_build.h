@@ -44,8 +44,8 @@ struct EnvBuild {
   std::string cache_dir;
 
   // Sources of the keys that are later checked against the file system.
-  std::string place_of(std::string_view key) const;
-  Pairs places;
+  std::string position_of(std::string_view key) const;
+  Pairs positions;
 };
 
 // Throws an Error (64) with the position of an invalid entry.

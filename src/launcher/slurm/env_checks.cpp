@@ -37,7 +37,7 @@ void require_file(const EnvBuild& build,
   std::error_code ignored;
   if (path && !fs::is_regular_file(*path, ignored)) {
     throw Error(ExitCode::Usage, fmt::format("the {} file does not exist", key))
-        .fact("file", path->string(), build.place_of(key))
+        .fact("file", path->string(), build.position_of(key))
         .fact("reason", fs::exists(*path, ignored) ? "not a regular file" : "no such file")
         .hint(fmt::format("{}: a path relative to this directory", key));
   }
@@ -102,7 +102,7 @@ void choose_cache(EnvBuild& build, const os::Environment& environment, const fs:
   if (!build.cache_dir.empty()) {
     if (is_in_home(build.cache_dir) && !build.may_cache_in_home) {
       throw Error(ExitCode::Usage, "the cache would fill the quota of the home directory")
-          .fact("cache_dir", build.cache_dir, build.place_of("cache_dir"))
+          .fact("cache_dir", build.cache_dir, build.position_of("cache_dir"))
           .fact("home", home->string(), "HOME")
           .hint("cache_dir: $SCRATCH/cache, or cache_in_home: true");
     }
@@ -111,17 +111,17 @@ void choose_cache(EnvBuild& build, const os::Environment& environment, const fs:
   if (build.kind == BuildKind::Venv) {
     return;  // pip uses its default
   }
-  std::vector<std::string> places = {
+  std::vector<std::string> candidates = {
       (fs::path(build.path).parent_path() / "apptainer-cache").string()};
   for (const char* name : {"SCRATCH", "TMPDIR"}) {
     if (os::find_variable(environment, name)) {
-      places.push_back(fmt::format("${}/apptainer-cache", name));
+      candidates.push_back(fmt::format("${}/apptainer-cache", name));
     }
   }
   const auto chosen = build.may_cache_in_home
-                          ? places.begin()
-                          : std::find_if_not(places.begin(), places.end(), is_in_home);
-  build.cache_dir = chosen == places.end() ? "/tmp/apptainer-cache-${USER:-of-nobody}" : *chosen;
+                          ? candidates.begin()
+                          : std::find_if_not(candidates.begin(), candidates.end(), is_in_home);
+  build.cache_dir = chosen == candidates.end() ? "/tmp/apptainer-cache-${USER:-unknown}" : *chosen;
 }
 
 // The same conditions are checked again by the script, on the node and at the time of the build.
@@ -136,7 +136,7 @@ void check_files(const EnvBuild& build, const os::Environment& environment, bool
     throw Error(ExitCode::Usage,
                 is_unfinished ? "another build of this environment has started"
                               : "the environment already exists")
-        .fact("path", path->string(), build.place_of("path"))
+        .fact("path", path->string(), build.position_of("path"))
         .hint(is_unfinished ? "--force, if no job is still building it"
                             : "--force to replace it, or another path");
   }

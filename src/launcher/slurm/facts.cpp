@@ -69,8 +69,8 @@ Partition partition_of(const Fields& fields) {
                       .default_minutes = find_minutes(value_of(fields, "DefaultTime")),
                       .accounts = {},
                       .qos = {}};
-  if (const int64_t most = count_of(fields, "MaxNodes", -1); most >= 0) {
-    partition.max_nodes = static_cast<int>(most);
+  if (const int64_t maximum = count_of(fields, "MaxNodes", -1); maximum >= 0) {
+    partition.max_nodes = static_cast<int>(maximum);
   }
   if (const std::string accounts = value_of(fields, "AllowAccounts"); accounts != "ALL") {
     partition.accounts = split_names(accounts);

@@ -279,9 +279,10 @@ std::string end_sentence(std::span<const JobInfo> jobs) {
 // A tenth of the elapsed time: a change is noticed with a delay of at most 10 %.
 milliseconds pause_after(double seconds) {
   constexpr double kShare = 0.1;  // poll interval relative to the time since the last change
-  constexpr double kLeast = 300;
-  constexpr double kMost = 15000;
-  return milliseconds(static_cast<int64_t>(std::clamp(seconds * 1000 * kShare, kLeast, kMost)));
+  constexpr double kMinimum = 300;
+  constexpr double kMaximum = 15000;
+  return milliseconds(
+      static_cast<int64_t>(std::clamp(seconds * 1000 * kShare, kMinimum, kMaximum)));
 }
 
 std::optional<int> follow(const std::string& id, const FollowMeans& means) {

@@ -24,8 +24,8 @@
 namespace lockstep::slurm {
 namespace {
 
-constexpr int kMostNodes = 100'000;
-constexpr int kMostPerNode = 4096;
+constexpr int kMaxNodes = 100'000;
+constexpr int kMaxPerNode = 4096;
 
 const std::vector<std::string>& strategies() {
   static const std::vector<std::string> kNames = {"ddp", "horovod", "deepspeed", "mirrored"};
@@ -72,13 +72,13 @@ void make_tasks_of_workers(const JobSettings& settings, std::optional<int> tasks
 // The agent of `lockstep run` or torchrun is one Slurm task per node and starts all workers of the
 // node, so that it needs the CPUs of all of them.
 void read_sizes(const JobSettings& settings, Job& job) {
-  job.nodes = settings.find_whole("num_nodes", 1, kMostNodes).value();
-  job.gpus_per_node = settings.find_whole("gpus_per_node", 0, kMostPerNode).value();
-  const auto tasks = settings.find_whole("num_tasks_per_node", 1, kMostPerNode);
-  const auto workers = settings.find_whole("workers_per_node", 1, kMostPerNode);
+  job.nodes = settings.find_whole("num_nodes", 1, kMaxNodes).value();
+  job.gpus_per_node = settings.find_whole("gpus_per_node", 0, kMaxPerNode).value();
+  const auto tasks = settings.find_whole("num_tasks_per_node", 1, kMaxPerNode);
+  const auto workers = settings.find_whole("workers_per_node", 1, kMaxPerNode);
   const int gpus_or_tasks = job.gpus_per_node > 0 ? job.gpus_per_node : tasks.value_or(1);
   job.workers_per_node = workers.value_or(gpus_or_tasks);
-  job.cpus_per_task = settings.find_whole("cpus_per_task", 1, kMostPerNode).value();
+  job.cpus_per_task = settings.find_whole("cpus_per_task", 1, kMaxPerNode).value();
   if (has_task_per_worker(job.launcher)) {
     make_tasks_of_workers(settings, tasks, job);
     return;
@@ -91,7 +91,7 @@ void read_sizes(const JobSettings& settings, Job& job) {
 
 // Job files count either tasks or workers here: both readings are accepted.
 void check_tasks(const JobSettings& settings, const Job& job) {
-  const auto tasks = settings.find_whole("num_tasks", 1, kMostNodes);
+  const auto tasks = settings.find_whole("num_tasks", 1, kMaxNodes);
   if (tasks && *tasks != job.nodes * job.tasks_per_node && *tasks != job.workers()) {
     throw settings.refuse("num_tasks", "num_tasks does not match nodes and workers")
         .fact("nodes", std::to_string(job.nodes), settings.source_of("num_nodes"))
@@ -125,9 +125,9 @@ void read_time(const JobSettings& settings, const JobInputs& inputs, Job& job) {
         .hint("launcher: lockstep, torchrun or srun");
   }
   job.max_requeues = settings.find_whole("max_requeues", 1, 1'000'000);
-  const auto asked = settings.find_whole("signal_seconds", 0, 65535);
-  if (asked) {
-    job.signal_seconds = *asked;
+  const auto requested = settings.find_whole("signal_seconds", 0, 65535);
+  if (requested) {
+    job.signal_seconds = *requested;
   } else if (job.is_requeued) {
     const contract::Pace pace = inputs.earlier_pace(job.name);
     job.signal_seconds = job.seconds == 0 ? lead_seconds(pace)
@@ -157,7 +157,7 @@ std::string text_or_file(const JobSettings& settings,
   std::string found = settings.text(text);
   if (path && !found.empty()) {
     throw settings.refuse(file, fmt::format("{} and {} exclude each other", text, file))
-        .fact("also", fmt::format("{}: ...", text), settings.source_of(text))
+        .fact("requested", fmt::format("{}: ...", text), settings.source_of(text))
         .hint("remove one of them");
   }
   if (path) {
@@ -178,12 +178,12 @@ std::vector<std::string> read_metric_lines(const JobSettings& settings, Launcher
     throw settings.refuse("metric", "metric requires launcher: lockstep")
         .hint("launcher: lockstep");
   }
-  std::vector<plan::OptionValue> asked;
-  asked.reserve(lines.size());
+  std::vector<plan::OptionValue> requested;
+  requested.reserve(lines.size());
   for (const std::string& line : lines) {
-    asked.push_back({.text = line, .source = settings.source_of("metric"), .flag = ""});
+    requested.push_back({.text = line, .source = settings.source_of("metric"), .flag = ""});
   }
-  plan::read_metrics(asked);
+  plan::read_metrics(requested);
   return lines;
 }
 

@@ -28,9 +28,9 @@ constexpr int kDeepest = 16;  // nesting limit of references; deeper nesting is 
 
 // {distributed_stratgy} is a misspelled key, not shell syntax.
 void require_no_slip(const std::string& name, bool is_known) {
-  constexpr size_t kLeast = 6;  // short words resemble too many keys
+  constexpr size_t kMinimum = 6;  // short words resemble too many keys
   const bool is_word = name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos;
-  if (is_known || !is_word || name.size() < kLeast) {
+  if (is_known || !is_word || name.size() < kMinimum) {
     return;
   }
   if (const auto closest = find_closest(name, key_names())) {
@@ -90,10 +90,10 @@ std::optional<config::TreeNode> JobSettings::find_node(std::string_view key) con
   }
   const Key* known = find_key(key);
   LOCKSTEP_CHECK(known != nullptr);
-  if (known->standard.empty()) {
+  if (known->default_value.empty()) {
     return std::nullopt;
   }
-  return resolve(config::scalar(std::string(known->standard), "default"), 0);
+  return resolve(config::scalar(std::string(known->default_value), "default"), 0);
 }
 
 config::TreeNode JobSettings::resolve(config::TreeNode node, int depth) const {
@@ -113,7 +113,7 @@ config::TreeNode JobSettings::resolve(config::TreeNode node, int depth) const {
 std::string JobSettings::resolve_text(const config::TreeNode& node, int depth) const {
   if (depth > kDeepest) {
     throw Error(ExitCode::Usage, "circular references")
-        .fact("where", config::describe(node.position))
+        .fact("position", config::describe(node.position))
         .fact("found", node.text)
         .hint("replace one of them by its value");
   }
@@ -131,7 +131,7 @@ std::optional<std::string> JobSettings::look_up(const std::string& name, int dep
   }
   const auto found = nodes_.find(name);
   if (found == nodes_.end() || found->second.kind == config::TreeNode::Kind::Null) {
-    return resolve_text(config::scalar(std::string(key->standard), "default"), depth);
+    return resolve_text(config::scalar(std::string(key->default_value), "default"), depth);
   }
   const config::TreeNode node = resolve(found->second, depth);
   return node.kind == config::TreeNode::Kind::List ? join(config::read_lines(node, name), ",")
@@ -148,12 +148,12 @@ std::optional<std::string> JobSettings::find_text(std::string_view key) const {
   return found.empty() ? std::nullopt : std::optional(std::move(found));
 }
 
-std::optional<int> JobSettings::find_whole(std::string_view key, int least, int most) const {
+std::optional<int> JobSettings::find_whole(std::string_view key, int minimum, int maximum) const {
   const auto node = find_node(key);
   if (!node) {
     return std::nullopt;
   }
-  return static_cast<int>(config::read_whole(*node, key, {.least = least, .most = most}));
+  return static_cast<int>(config::read_whole(*node, key, {.minimum = minimum, .maximum = maximum}));
 }
 
 bool JobSettings::flag(std::string_view key) const {
@@ -221,7 +221,7 @@ Error JobSettings::refuse(std::string_view key, std::string_view sentence) const
   const bool is_list = node && node->kind == config::TreeNode::Kind::List;
   std::string said = is_list ? "[" + join(lines(key), ", ") + "]" : text(key);
   said = join(split(said, '\n'), "\\n");  // a fact is one line
-  error.fact("asked", fmt::format("{}: {}", key, said), source_of(key));
+  error.fact("requested", fmt::format("{}: {}", key, said), source_of(key));
   return error;
 }
 

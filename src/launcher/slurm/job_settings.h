@@ -38,7 +38,7 @@ class JobSettings {
   // Empty if the key is not set and has no default.
   std::string text(std::string_view key) const;
   std::optional<std::string> find_text(std::string_view key) const;  // nullopt if empty
-  std::optional<int> find_whole(std::string_view key, int least, int most) const;
+  std::optional<int> find_whole(std::string_view key, int minimum, int maximum) const;
   bool flag(std::string_view key) const;
   std::vector<std::string> list(std::string_view key) const;   // split at commas
   std::vector<std::string> lines(std::string_view key) const;  // not split

@@ -19,9 +19,9 @@ struct Key {
   std::string_view name;  // "num_nodes"; the flag is --num-nodes
   KeyType type = KeyType::Text;
   KeyGroup group = KeyGroup::Job;
-  std::string_view value;     // type name in --help: "COUNT"
-  std::string_view help;      // text in --help
-  std::string_view standard;  // default; can contain ${other_key}; empty: none
+  std::string_view value;          // type name in --help: "COUNT"
+  std::string_view help;           // text in --help
+  std::string_view default_value;  // default; can contain ${other_key}; empty: none
 };
 
 std::span<const Key> keys();

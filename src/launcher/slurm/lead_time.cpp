@@ -26,9 +26,9 @@ namespace fs = std::filesystem;
 constexpr double kTick = 30;     // maximum delay of the signal
 constexpr double kLeaving = 15;  // termination of all processes, and scontrol
 constexpr double kSafety = 3;    // load of other users on the file system
-constexpr int kLeast = 60;
+constexpr int kMinimum = 60;
 constexpr int kUnknown = 120;
-constexpr int kMost = 65530;  // Slurm stores the time in 16 bits
+constexpr int kMaximum = 65530;  // Slurm stores the time in 16 bits
 
 }  // namespace
 
@@ -39,10 +39,10 @@ int lead_seconds(const contract::Pace& pace) {
   // The workers agree on a common step within one second or two steps, whichever is longer.
   const double step = std::max(1.0, pace.step_seconds.value_or(0) * 2);
   const double needed = kTick + step + kSafety * *pace.checkpoint_seconds + kLeaving;
-  if (needed >= kMost) {
-    return kMost;
+  if (needed >= kMaximum) {
+    return kMaximum;
   }
-  return std::max(kLeast, static_cast<int>(std::ceil(needed / 10)) * 10);
+  return std::max(kMinimum, static_cast<int>(std::ceil(needed / 10)) * 10);
 }
 
 // A short job would otherwise get its signal at the start.

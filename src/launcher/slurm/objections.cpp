@@ -32,7 +32,7 @@ int gpus_of(const ClusterNode& node, const std::string& type) {
 // Maximum of a resource over the nodes. 0 for an empty partition, which then cannot satisfy any
 // request.
 template <typename Measure>
-int64_t most(const std::vector<const ClusterNode*>& nodes, const Measure& measure) {
+int64_t maximum(const std::vector<const ClusterNode*>& nodes, const Measure& measure) {
   int64_t best = 0;
   for (const ClusterNode* node : nodes) {
     best = std::max<int64_t>(best, measure(*node));
@@ -45,7 +45,7 @@ template <typename Measure>
 std::string others_with(const Match& match, int64_t wanted, const Measure& measure) {
   std::vector<std::string> others;
   for (const Partition& partition : match.facts.partitions) {
-    const int64_t best = most(nodes_in(match.facts, partition.name), measure);
+    const int64_t best = maximum(nodes_in(match.facts, partition.name), measure);
     if (partition.name != match.partition.name && best >= wanted) {
       others.push_back(fmt::format("{} ({})", partition.name, best));
     }
@@ -78,25 +78,25 @@ Objection find_too_many_nodes(const Match& match) {
   if (!match.demand.nodes) {
     return std::nullopt;
   }
-  const auto& [asked, source] = *match.demand.nodes;
+  const auto& [requested, source] = *match.demand.nodes;
   const Partition& partition = match.partition;
-  const int most_nodes = std::min(partition.nodes, partition.max_nodes.value_or(partition.nodes));
-  if (asked > most_nodes) {
+  const int max_nodes = std::min(partition.nodes, partition.max_nodes.value_or(partition.nodes));
+  if (requested > max_nodes) {
     Error error =
         Error(ExitCode::Usage,
-              fmt::format("too many nodes for partition '{}': {}", partition.name, asked))
-            .fact("nodes", std::to_string(asked), source)
+              fmt::format("too many nodes for partition '{}': {}", partition.name, requested))
+            .fact("nodes", std::to_string(requested), source)
             .fact("partition size", plural(partition.nodes, "node"), "scontrol show partition");
-    if (most_nodes < partition.nodes) {
-      error.fact("maximum per job", plural(most_nodes, "node"), "scontrol show partition");
+    if (max_nodes < partition.nodes) {
+      error.fact("maximum per job", plural(max_nodes, "node"), "scontrol show partition");
     }
-    error.hint(fmt::format("nodes: {}", most_nodes));
+    error.hint(fmt::format("nodes: {}", max_nodes));
     return error;
   }
-  if (asked < partition.min_nodes) {
+  if (requested < partition.min_nodes) {
     return Error(ExitCode::Usage,
-                 fmt::format("too few nodes for partition '{}': {}", partition.name, asked))
-        .fact("nodes", std::to_string(asked), source)
+                 fmt::format("too few nodes for partition '{}': {}", partition.name, requested))
+        .fact("nodes", std::to_string(requested), source)
         .fact("minimum per job", plural(partition.min_nodes, "node"), "scontrol show partition")
         .hint(fmt::format("nodes: {}", partition.min_nodes));
   }
@@ -146,21 +146,21 @@ Objection find_too_many_gpus(const Match& match) {
   if (!match.demand.gpus_per_node) {
     return std::nullopt;
   }
-  const auto& [asked, source] = *match.demand.gpus_per_node;
+  const auto& [requested, source] = *match.demand.gpus_per_node;
   const std::string type = gpu_type_of(match);
   const auto measure = [&type](const ClusterNode& node) {
     return gpus_of(node, type);
   };
-  const int64_t best = most(match.nodes, measure);
-  if (asked <= best) {
+  const int64_t best = maximum(match.nodes, measure);
+  if (requested <= best) {
     return std::nullopt;
   }
-  const std::string others = others_with(match, asked, measure);
+  const std::string others = others_with(match, requested, measure);
   Error error =
       Error(ExitCode::Usage,
             fmt::format(
-                "no node of partition '{}' has {}", match.partition.name, plural(asked, "GPU")))
-          .fact("GPUs per node", std::to_string(asked), source)
+                "no node of partition '{}' has {}", match.partition.name, plural(requested, "GPU")))
+          .fact("GPUs per node", std::to_string(requested), source)
           .fact("maximum per node", best == 0 ? "none" : plural(best, "GPU"), "scontrol show node");
   if (!others.empty()) {
     error.fact("partitions with enough", others, "scontrol show node");
@@ -174,15 +174,16 @@ Objection find_too_many_cpus(const Match& match) {
   if (!match.demand.cpus_per_node) {
     return std::nullopt;
   }
-  const auto& [asked, source] = *match.demand.cpus_per_node;
-  const int64_t best = most(match.nodes, [](const ClusterNode& node) { return node.cpus; });
-  if (asked <= best) {
+  const auto& [requested, source] = *match.demand.cpus_per_node;
+  const int64_t best = maximum(match.nodes, [](const ClusterNode& node) { return node.cpus; });
+  if (requested <= best) {
     return std::nullopt;
   }
   return Error(ExitCode::Usage,
-               fmt::format(
-                   "no node of partition '{}' has {}", match.partition.name, plural(asked, "CPU")))
-      .fact("CPUs per node", fmt::format("{} (tasks x CPUs per task)", asked), source)
+               fmt::format("no node of partition '{}' has {}",
+                           match.partition.name,
+                           plural(requested, "CPU")))
+      .fact("CPUs per node", fmt::format("{} (tasks x CPUs per task)", requested), source)
       .fact("maximum per node", plural(best, "CPU"), "scontrol show node")
       .hint("use fewer tasks per node or fewer CPUs per task");
 }
@@ -192,14 +193,15 @@ Objection find_too_much_memory(const Match& match) {
     return std::nullopt;
   }
   constexpr int kMebibyteBits = 20;
-  const auto& [asked, source] = *match.demand.memory_mib;
-  const int64_t best = most(match.nodes, [](const ClusterNode& node) { return node.memory_mib; });
-  if (asked <= best) {
+  const auto& [requested, source] = *match.demand.memory_mib;
+  const int64_t best =
+      maximum(match.nodes, [](const ClusterNode& node) { return node.memory_mib; });
+  if (requested <= best) {
     return std::nullopt;
   }
   return Error(ExitCode::Usage,
                fmt::format("no node of partition '{}' has enough memory", match.partition.name))
-      .fact("memory", format_bytes(static_cast<uint64_t>(asked) << kMebibyteBits), source)
+      .fact("memory", format_bytes(static_cast<uint64_t>(requested) << kMebibyteBits), source)
       .fact("maximum per node",
             format_bytes(static_cast<uint64_t>(best) << kMebibyteBits),
             "scontrol show node")
@@ -211,11 +213,11 @@ Objection find_too_much_time(const Match& match) {
   if (!match.demand.minutes || !limit || match.demand.minutes->value <= *limit) {
     return std::nullopt;
   }
-  const auto& [asked, source] = *match.demand.minutes;
+  const auto& [requested, source] = *match.demand.minutes;
   return Error(
              ExitCode::Usage,
              fmt::format("time limit exceeds the maximum of partition '{}'", match.partition.name))
-      .fact("time", format_minutes(asked), source)
+      .fact("time", format_minutes(requested), source)
       .fact("maximum", format_minutes(*limit), "scontrol show partition")
       .hint(fmt::format("time: {}", format_minutes(*limit)));
 }
@@ -276,15 +278,15 @@ Objection find_too_few_that_suit(const Match& match) {
       std::count_if(match.nodes.begin(), match.nodes.end(), [&](const ClusterNode* node) {
         return suits(*node, match.demand, type);
       });
-  const int asked = match.demand.nodes ? match.demand.nodes->value : 1;
-  if (suitable >= asked) {
+  const int requested = match.demand.nodes ? match.demand.nodes->value : 1;
+  if (suitable >= requested) {
     return std::nullopt;
   }
   Error error = Error(ExitCode::Usage,
                       fmt::format("partition '{}' has too few nodes that meet all requirements",
                                   match.partition.name))
                     .fact("nodes",
-                          std::to_string(asked),
+                          std::to_string(requested),
                           match.demand.nodes ? match.demand.nodes->source : "default");
   if (match.demand.gpus_per_node) {
     const auto& [gpus, source] = *match.demand.gpus_per_node;
@@ -303,19 +305,19 @@ Objection find_too_few_that_suit(const Match& match) {
 // The partition does not allow the account or QOS; `what` is "account" or "QOS".
 Objection find_foreign(const Match& match,
                        std::string_view what,
-                       const std::optional<Requested<std::string>>& asked,
+                       const std::optional<Requested<std::string>>& requested,
                        const std::vector<std::string>& allowed) {
-  if (!asked || allowed.empty() ||
-      std::find(allowed.begin(), allowed.end(), asked->value) != allowed.end()) {
+  if (!requested || allowed.empty() ||
+      std::find(allowed.begin(), allowed.end(), requested->value) != allowed.end()) {
     return std::nullopt;
   }
   return Error(ExitCode::Usage,
                fmt::format("partition '{}' does not allow the {} '{}'",
                            match.partition.name,
                            what,
-                           asked->value))
-      .fact(what, asked->value, asked->source)
-      .fact("allowed", join(allowed, ", "), "scontrol show partition")
+                           requested->value))
+      .fact(what, requested->value, requested->source)
+      .fact("available", join(allowed, ", "), "scontrol show partition")
       .hint("use one of these, or another partition");
 }
 

@@ -74,7 +74,7 @@ std::optional<Error> find_outage(std::string_view program, std::string_view erro
 Error missing_client(std::string_view program, std::string_view path) {
   return Error(ExitCode::Unavailable,
                fmt::format("{} not found: this machine has no Slurm client", program))
-      .fact("looked in", path, "PATH")
+      .fact("searched", path, "PATH")
       .hint("run this on a login node, or use --no-submit-job to write only the script");
 }
 

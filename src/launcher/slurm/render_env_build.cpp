@@ -34,7 +34,7 @@ trap 'exit 143' TERM HUP
 )sh";
 
 // A virtual environment contains its own path, so it is built in its final location.
-constexpr const char* kVenvPlace = R"sh([[ $target == /* ]] || target=$PWD/$target
+constexpr const char* kVenvTarget = R"sh([[ $target == /* ]] || target=$PWD/$target
 
 # A virtual environment contains its own path, so it is built in its final
 # location. Until it is complete, it has a file lockstep.unfinished and no
@@ -88,7 +88,7 @@ rm -rf -- "$before"
 say "built $target in $((SECONDS - began)) s"
 )sh";
 
-constexpr const char* kImagePlace = R"sh(
+constexpr const char* kImageTarget = R"sh(
 # The image is built next to its final location and moved there when complete.
 part=$image.${SLURM_JOB_ID:-$$}.part
 clean_up() {
@@ -191,7 +191,7 @@ std::string render_doctor(const BuildMeans& means) {
 std::string render_venv(const EnvBuild& build, const BuildMeans& means) {
   std::string text =
       fmt::format("target={}\npython={}\n", in_quotes(build.path), in_quotes(build.python));
-  text += kVenvPlace;
+  text += kVenvTarget;
   text += kTraps;
   text += "command -v \"$python\" >/dev/null || fail \"no $python on $(hostname)\"\n";
   text += means.is_forced ? kReplaceVenv : kKeepVenv;
@@ -209,7 +209,7 @@ std::string render_venv(const EnvBuild& build, const BuildMeans& means) {
 
 std::string render_image(const EnvBuild& build, const BuildMeans& means) {
   std::string text = fmt::format("image={}\n", in_quotes(build.path));
-  text += kImagePlace;
+  text += kImageTarget;
   text += kTraps;
   text += "command -v apptainer >/dev/null || fail \"no apptainer on $(hostname)\"\n";
   text += means.is_forced

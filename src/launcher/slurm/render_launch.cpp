@@ -238,15 +238,15 @@ std::string render_mpirun_torchrun(const Job& job) {
   return render_network(job) + kExports + continued(lines) + kStatus;
 }
 
-// Shell names of rank, local rank and node of a task. place_of_task() exports them as the variables
-// of torch.distributed, which other frameworks also read.
+// Shell names of rank, local rank and node of a task. worker_of_task() exports them as the
+// variables of torch.distributed, which other frameworks also read.
 struct TaskWords {
   const char* rank;
   const char* local_rank;
   const char* node;
 };
 
-std::string place_of_task(const TaskWords& task, const Job& job) {
+std::string worker_of_task(const TaskWords& task, const Job& job) {
   return fmt::format(
       "export RANK=${} LOCAL_RANK=${} GROUP_RANK={} WORLD_SIZE={} LOCAL_WORLD_SIZE={}",
       task.rank,
@@ -264,10 +264,10 @@ std::string render_mpirun(const Job& job) {
   Lines lines = mpirun_of(job, job.workers_per_node);
   append(lines, job.launcher_args);
   lines.push_back(fmt::format("bash -c '{}; exec \"$@\"' worker",
-                              place_of_task({.rank = "OMPI_COMM_WORLD_RANK",
-                                             .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
-                                             .node = node.c_str()},
-                                            job)));
+                              worker_of_task({.rank = "OMPI_COMM_WORLD_RANK",
+                                              .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
+                                              .node = node.c_str()},
+                                             job)));
   lines.push_back(profile_of(job) + worker_of(job));
   return render_network(job) + kExports + continued(lines) + kStatus;
 }
@@ -275,7 +275,7 @@ std::string render_mpirun(const Job& job) {
 std::string render_srun(const Job& job) {
   Lines lines = srun_of(job, job.workers_per_node);
   append(lines, job.launcher_args);
-  lines.push_back(fmt::format("bash -c '{}; exec \"$@\"' worker", place_of_task(kSlurmTask, job)));
+  lines.push_back(fmt::format("bash -c '{}; exec \"$@\"' worker", worker_of_task(kSlurmTask, job)));
   lines.push_back(profile_of(job) + worker_of(job));
   return render_network(job) + waited(job, lines);
 }
@@ -349,7 +349,7 @@ std::string render_tensorflow(const Job& job) {
       "bash -c '{}; export TF_CONFIG=\"{{\\\"cluster\\\":{{\\\"worker\\\":[$TF_WORKERS]}},"
       "\\\"task\\\":{{\\\"type\\\":\\\"worker\\\",\\\"index\\\":$SLURM_PROCID}}}}\"; exec \"$@\"' "
       "worker",
-      place_of_task(kSlurmTask, job)));
+      worker_of_task(kSlurmTask, job)));
   lines.push_back(profile_of(job) + worker_of(job));
   std::string text = render_network(job);
   // Ports below the ephemeral range, different for other jobs on the same node.

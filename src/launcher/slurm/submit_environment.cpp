@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-#include "common/cluster/task_place.h"
+#include "common/cluster/launcher_task.h"
 
 namespace lockstep::slurm {
 namespace {
@@ -16,8 +16,8 @@ constexpr auto kKept = std::to_array<std::string_view>({"SLURM_CONF", "SLURM_CON
 constexpr auto kOfJobs = std::to_array<std::string_view>(
     {"SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "SALLOC_", "PMI_", "PMIX_", "OMPI_", "PRTE_"});
 
-// MPI settings of the user are kept. Slurm sets this one itself; cluster::without_places() removes
-// the other variables that mpirun and Slurm set.
+// MPI settings of the user are kept. Slurm sets this one itself; cluster::without_rank_variables()
+// removes the other variables that mpirun and Slurm set.
 constexpr std::string_view kMpiSettings = "OMPI_MCA_";
 constexpr auto kMpiOfSlurm = std::to_array<std::string_view>({"OMPI_MCA_plm_slurm_args"});
 
@@ -60,7 +60,7 @@ os::Environment submit_environment(os::Environment environment) {
   const bool has_gpus = environment.contains("SLURM_GPUS_ON_NODE") ||
                         environment.contains("SLURM_JOB_GPUS") ||
                         environment.contains("SLURM_STEP_GPUS");
-  environment = cluster::without_places(std::move(environment));
+  environment = cluster::without_rank_variables(std::move(environment));
   std::erase_if(environment, [has_gpus](const auto& variable) {
     return belongs_to_job(variable.first) || (has_gpus && has(kGpus, variable.first));
   });

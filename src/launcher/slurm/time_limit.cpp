@@ -17,8 +17,8 @@ constexpr int64_t kSecondsPerDay = 86400;
 
 // Parses a number of at most 9 digits, which cannot overflow.
 std::optional<int64_t> find_part(std::string_view text) {
-  constexpr size_t kMostDigits = 9;
-  const bool is_number = !text.empty() && text.size() <= kMostDigits &&
+  constexpr size_t kMaxDigits = 9;
+  const bool is_number = !text.empty() && text.size() <= kMaxDigits &&
                          text.find_first_not_of("0123456789") == std::string_view::npos;
   return is_number ? find_integer(text) : std::nullopt;
 }

@@ -60,7 +60,7 @@ void require_names(const Pairs& variables, std::string_view source) {
   for (const auto& [name, value] : variables) {
     if (!is_variable_name(name)) {
       throw Error(ExitCode::Usage, fmt::format("'{}' is not a valid variable name", name))
-          .fact("where", source)
+          .fact("position", source)
           .hint("use letters, digits and _; the first character must not be a digit");
     }
   }

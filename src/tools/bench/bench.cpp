@@ -36,12 +36,12 @@ constexpr const char* kFooter =
     "  74   a file could not be read or written";
 
 // The range check of CLI11 would print the largest possible number as upper bound.
-CLI::Validator at_least(double least) {
+CLI::Validator at_least(double minimum) {
   return CLI::Validator(
-      [least](const std::string& text) {
+      [minimum](const std::string& text) {
         double number = 0;
-        const bool is_enough = CLI::detail::lexical_cast(text, number) && number >= least;
-        return is_enough ? std::string() : fmt::format("{} is less than {:g}", text, least);
+        const bool is_enough = CLI::detail::lexical_cast(text, number) && number >= minimum;
+        return is_enough ? std::string() : fmt::format("{} is less than {:g}", text, minimum);
       },
       "");
 }

@@ -159,16 +159,16 @@ void report(const LoaderBenchOptions& options,
   for (const auto& [threads, rate] : ours.rates) {
     rows.push_back({"images/s, " + plural(threads, "thread"), rate, theirs_at(threads), 0});
   }
-  const auto& [most, best] = *ours.rates.rbegin();
-  const auto per_thread = [most = most](std::optional<double> rate) {
-    return rate ? std::optional(*rate / std::max(1, most)) : std::nullopt;
+  const auto& [maximum, best] = *ours.rates.rbegin();
+  const auto per_thread = [maximum = maximum](std::optional<double> rate) {
+    return rate ? std::optional(*rate / std::max(1, maximum)) : std::nullopt;
   };
-  rows.push_back({fmt::format("images/s per thread, {}", plural(most, "thread")),
+  rows.push_back({fmt::format("images/s per thread, {}", plural(maximum, "thread")),
                   per_thread(best),
-                  per_thread(theirs_at(most)),
+                  per_thread(theirs_at(maximum)),
                   0});
   rows.push_back({fmt::format("images/s, {}, {}",
-                              plural(most, "thread"),
+                              plural(maximum, "thread"),
                               images.is_packed ? "as files" : "from a pack"),
                   ours.other_rate,
                   std::nullopt,

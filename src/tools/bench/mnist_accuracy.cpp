@@ -33,7 +33,7 @@ namespace {
 constexpr int kRuns = 3;
 constexpr int64_t kBatch = 128;
 // Ends a run that never reaches the accuracy; the table then shows the accuracy that it reached.
-constexpr int64_t kMostEpochs = 20;
+constexpr int64_t kMaxEpochs = 20;
 constexpr int64_t kValidateEvery = 100;
 
 // IDX headers: magic number with type and number of dimensions, then the extents, big-endian.
@@ -182,7 +182,7 @@ int train_to_accuracy(const MnistBenchOptions& options) {
     const auto net = digit_net(options.net);
     const auto optimizer = session.make_optimizer(net->parameters(), {.name = "sgd", .lr = 0.05});
     Trainer trainer(session,
-                    {.epochs = kMostEpochs,
+                    {.epochs = kMaxEpochs,
                      .global_batch = kBatch,
                      .validate_every = kValidateEvery,
                      .checkpoint_every = -1,

@@ -28,13 +28,13 @@ std::filesystem::path find_peer(const std::string& name, const std::string& pyth
       "share/lockstep/peers" / (name + ".py");
   if (!os::is_readable(script)) {
     throw Error(ExitCode::Unavailable, "cannot compare with Python: the peer is not installed")
-        .fact("looked for", script.string())
+        .fact("missing", script.string())
         .hint(kWithout);
   }
   const auto program = os::find_program(python, os::environment());
   if (!program) {
     throw Error(ExitCode::Unavailable, "cannot compare with Python: it is not installed")
-        .fact("looked for", python, "PATH")
+        .fact("missing", python, "PATH")
         .hint(fmt::format("--python PROGRAM, or {}", kWithout));
   }
   const os::CommandResult found = os::run_command(

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "common/cluster/place.h"
+#include "common/cluster/placement.h"
 #include "common/os/environment.h"
 #include "common/os/files.h"
 #include "lockstep/run.h"

@@ -12,14 +12,14 @@ TimedTraining::TimedTraining(Session& session,
                              std::unique_ptr<torch::optim::Optimizer> optimizer,
                              const LossFunction& loss,
                              std::vector<Batch> batches,
-                             int64_t most_steps)
+                             int64_t max_steps)
     : device_(session.device()),
       net_(std::move(net)),
       optimizer_(std::move(optimizer)),
       loss_(session.in_precision(loss)),
       strategy_(session.make_strategy()),
       batches_(std::move(batches)),
-      losses_(torch::zeros({most_steps}, torch::device(device_))) {
+      losses_(torch::zeros({max_steps}, torch::device(device_))) {
   strategy_->adopt(*net_, *optimizer_);
 }
 

@@ -24,13 +24,13 @@ struct Parts {
 // A custom training loop without the Trainer. It repeats the same batches, so that the loss falls.
 class TimedTraining {
  public:
-  // `most_steps` is the maximum total number of steps of run().
+  // `max_steps` is the maximum total number of steps of run().
   TimedTraining(Session& session,
                 std::shared_ptr<torch::nn::Module> net,
                 std::unique_ptr<torch::optim::Optimizer> optimizer,
                 const LossFunction& loss,
                 std::vector<Batch> batches,
-                int64_t most_steps);
+                int64_t max_steps);
 
   // Does not synchronize with the device: losses stay there until losses() is called.
   void run(int64_t steps);

@@ -55,11 +55,11 @@ struct Options {
 // in memory. A shard is written completely before its name is printed.
 class Shards {
  public:
-  Shards(std::string prefix, int64_t most) : prefix_(std::move(prefix)), most_(most) {}
+  Shards(std::string prefix, int64_t maximum) : prefix_(std::move(prefix)), maximum_(maximum) {}
 
   void add(int32_t token) {
     tokens_.push_back(token);
-    if (static_cast<int64_t>(tokens_.size()) == most_) {
+    if (static_cast<int64_t>(tokens_.size()) == maximum_) {
       flush();
     }
   }
@@ -79,7 +79,7 @@ class Shards {
 
  private:
   std::string prefix_;
-  int64_t most_;
+  int64_t maximum_;
   std::vector<int32_t> tokens_;
   int files_ = 0;
 };

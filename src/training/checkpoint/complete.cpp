@@ -47,7 +47,7 @@ namespace {
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-Error failed(const GangSave& save, std::string_view why) {
+Error failed(const ShardedSave& save, std::string_view why) {
   return Error(ExitCode::Io,
                fmt::format("cannot save checkpoint {}: {}", directory_name(save.state.step), why));
 }
@@ -71,7 +71,7 @@ uint64_t bytes_in(const std::filesystem::path& directory) {
 // limits a lack of progress and not the time that a large shard takes on a slow disk.
 class Waiting {
  public:
-  Waiting(const GangSave& save, const Patience& patience) : save_(save), patience_(patience) {}
+  Waiting(const ShardedSave& save, const Patience& patience) : save_(save), patience_(patience) {}
 
   Json index(int rank) {
     const std::filesystem::path file = save_.partial / index_name(rank, save_.writers);
@@ -113,14 +113,14 @@ class Waiting {
     }
   }
 
-  const GangSave& save_;
+  const ShardedSave& save_;
   const Patience& patience_;
   uint64_t bytes_ = 0;
   Clock::time_point grown_ = Clock::now();
   Clock::time_point next_look_ = grown_;
 };
 
-void add_to(TensorTable& tensors, const Json& piece, const GangSave& save, int rank) {
+void add_to(TensorTable& tensors, const Json& piece, const ShardedSave& save, int rank) {
   const std::string name = piece.at("name").get<std::string>();
   const auto dtype = piece.at("dtype").get<std::string>();
   const auto shape = piece.at("shape").get<std::vector<int64_t>>();
@@ -139,7 +139,7 @@ void add_to(TensorTable& tensors, const Json& piece, const GangSave& save, int r
 
 }  // namespace
 
-std::filesystem::path complete(const GangSave& save, Draft& draft, const Patience& patience) {
+std::filesystem::path complete(const ShardedSave& save, Draft& draft, const Patience& patience) {
   Manifest files;
   TensorTable tensors;
   Waiting waiting(save, patience);

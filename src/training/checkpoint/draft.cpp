@@ -89,7 +89,7 @@ void Draft::replace(std::string_view complete) {
 }
 
 void explain_space(Error& error, const std::filesystem::path& root, uint64_t bytes) {
-  error.fact("needed", format_bytes(bytes), "this checkpoint");
+  error.fact("required", format_bytes(bytes), "this checkpoint");
   std::error_code unknown;
   const std::filesystem::space_info space = std::filesystem::space(root, unknown);
   if (!unknown) {

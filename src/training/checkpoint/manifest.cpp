@@ -49,8 +49,8 @@ auto read_json(std::string_view text, const std::filesystem::path& file, Read re
       throw Error(ExitCode::Usage,
                   fmt::format("cannot read {}: it was written by a newer version of lockstep",
                               file.string()))
-          .fact("format", fmt::format("version {}", version), file.filename().string())
-          .fact("supported", fmt::format("up to version {}", kFormatVersion), "this program");
+          .fact("found", fmt::format("version {}", version), file.filename().string())
+          .fact("expected", fmt::format("up to version {}", kFormatVersion), "this program");
     }
     return read(json);
   } catch (const nlohmann::json::exception& fault) {

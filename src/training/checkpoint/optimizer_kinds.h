@@ -155,7 +155,7 @@ auto with_kind(const torch::optim::Optimizer& optimizer, Body body) {
     return body(MuonKind());
   }
   throw Error(ExitCode::Usage, "cannot save or load the state of this optimizer")
-      .fact("supported", "SGD, Adam, AdamW, Lamb, Adagrad, Muon");
+      .fact("available", "SGD, Adam, AdamW, Lamb, Adagrad, Muon");
 }
 
 }  // namespace lockstep::checkpoint

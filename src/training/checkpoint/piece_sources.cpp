@@ -102,7 +102,7 @@ class Shards final : public KnownTensors {
     // The manifest and the headers of the shards must agree, before training starts with them.
     for (const auto& [name, entry] : table()) {
       for (const Stretch& stretch : entry.stretches) {
-        place_of(name, entry, stretch);  // throws if the shard does not contain it
+        offset_of(name, entry, stretch);  // throws if the shard does not contain it
       }
     }
   }
@@ -120,7 +120,7 @@ class Shards final : public KnownTensors {
       if (from < to) {
         const uint64_t width = width_of(entry.dtype);
         const uint64_t byte =
-            place_of(name, entry, stretch) + static_cast<uint64_t>(from - stretch.offset) * width;
+            offset_of(name, entry, stretch) + static_cast<uint64_t>(from - stretch.offset) * width;
         read_stretch(files_[static_cast<size_t>(stretch.shard)],
                      byte,
                      type_of(entry.dtype, name),
@@ -151,7 +151,9 @@ class Shards final : public KnownTensors {
   }
 
   // The offset of the first byte of a stretch in its file.
-  uint64_t place_of(std::string_view name, const TensorEntry& entry, const Stretch& stretch) const {
+  uint64_t offset_of(std::string_view name,
+                     const TensorEntry& entry,
+                     const Stretch& stretch) const {
     const auto shard = static_cast<size_t>(stretch.shard);
     if (shard < headers_.size()) {
       const auto& held = headers_[shard].tensors;

@@ -29,12 +29,12 @@ void verify(const std::filesystem::path& directory,
   const ManifestEntry found = measure(directory / name);
   if (found.bytes != written.bytes) {
     throw damaged(directory, fmt::format("{} has the wrong size", name))
-        .fact("written", fmt::format("{} bytes", written.bytes), std::string(kManifestFile))
+        .fact("expected", fmt::format("{} bytes", written.bytes), std::string(kManifestFile))
         .fact("found", fmt::format("{} bytes", found.bytes), name);
   }
   if (found.checksum != written.checksum) {
     throw damaged(directory, fmt::format("{} is damaged", name))
-        .fact("written", fmt::format("XXH3 {:016x}", written.checksum), std::string(kManifestFile))
+        .fact("expected", fmt::format("XXH3 {:016x}", written.checksum), std::string(kManifestFile))
         .fact("found", fmt::format("XXH3 {:016x}", found.checksum), name);
   }
 }

@@ -211,7 +211,7 @@ std::string_view Snapshot::data() const {
   return {static_cast<const char*>(buffer_.data_ptr()), bytes_};
 }
 
-void write_shard(const GangSave& save, const Snapshot& snapshot) {
+void write_shard(const ShardedSave& save, const Snapshot& snapshot) {
   const std::filesystem::path shard = save.partial / shard_name(save.rank, save.writers);
   const std::filesystem::path index = save.partial / index_name(save.rank, save.writers);
   try {

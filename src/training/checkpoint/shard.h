@@ -48,7 +48,7 @@ class Snapshot {
 };
 
 // One save by all workers.
-struct GangSave {
+struct ShardedSave {
   std::filesystem::path root;
   std::filesystem::path partial;  // directory of the Draft
   CheckpointState state;
@@ -58,7 +58,7 @@ struct GangSave {
 
 // Writes the shard and the index of this rank. On failure, writes an index with the reason, so that
 // rank 0 stops waiting, and throws.
-void write_shard(const GangSave& save, const Snapshot& snapshot);
+void write_shard(const ShardedSave& save, const Snapshot& snapshot);
 
 // Limits of the wait of rank 0 for the other ranks. Any thread can change them during the wait.
 struct Patience {
@@ -70,6 +70,6 @@ struct Patience {
 // and publishes the checkpoint. Returns its directory. Throws Error (Io) with the rank whose shard
 // is missing or failed; the draft then removes everything. complete.cpp explains the order of
 // writes.
-std::filesystem::path complete(const GangSave& save, Draft& draft, const Patience& patience);
+std::filesystem::path complete(const ShardedSave& save, Draft& draft, const Patience& patience);
 
 }  // namespace lockstep::checkpoint

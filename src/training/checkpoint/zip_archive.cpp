@@ -96,7 +96,7 @@ struct Sizes {
 
 void refuse_at(const std::filesystem::path& file, uint64_t byte, std::string_view why) {
   throw Error(ExitCode::Io, fmt::format("cannot read {}: {}", file.string(), why))
-      .fact("at", fmt::format("byte {}", byte));
+      .fact("byte", std::to_string(byte));
 }
 
 ZipArchive::ZipArchive(const std::filesystem::path& file) : file_(file) {
@@ -245,7 +245,7 @@ void ZipArchive::read(const ZipRecord& record, void* buffer) const {
     throw Error(
         ExitCode::Io,
         fmt::format("cannot read {}: a record is damaged, its checksum is wrong", path().string()))
-        .fact("at", fmt::format("bytes {} to {}", record.offset, record.offset + record.bytes))
+        .fact("bytes", fmt::format("{} to {}", record.offset, record.offset + record.bytes))
         .fact("expected", fmt::format("CRC-32 {:08x}", record.crc32), "zip directory")
         .fact("found", fmt::format("CRC-32 {:08x}", found));
   }

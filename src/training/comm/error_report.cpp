@@ -16,9 +16,9 @@ void print_error(std::string_view text) {
   std::fflush(stderr);
 }
 
-void keep_error(const Error& error, const contract::WorkerPlace& place) {
-  const bool has_agent = !place.error_file.empty();
-  if (has_agent && !contract::write_unprinted_error(place, error.what())) {
+void keep_error(const Error& error, const contract::WorkerSpec& spec) {
+  const bool has_agent = !spec.error_file.empty();
+  if (has_agent && !contract::write_unprinted_error(spec, error.what())) {
     print_error(error.what());
   }
 }

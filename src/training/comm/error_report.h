@@ -13,6 +13,6 @@ void print_error(std::string_view text);
 
 // The error of a worker that ends without printing it, because another worker prints one. Under
 // `lockstep run` the error is added to the log of this worker. Printed if that is not possible.
-void keep_error(const Error& error, const contract::WorkerPlace& place);
+void keep_error(const Error& error, const contract::WorkerSpec& spec);
 
 }  // namespace lockstep::comm

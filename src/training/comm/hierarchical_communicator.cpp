@@ -73,16 +73,16 @@ class HierarchicalCommunicator final : public Communicator {
   // within each. With Bridge::Leader, the leader first receives the tensor from the root.
   void do_broadcast(torch::Tensor& tensor, int root) override {
     const int home = root / levels_.full;
-    const int place = root % levels_.full;
+    const int inner_root = root % levels_.full;
     if (levels_.bridge == Bridge::Each) {
-      if (inner_.rank() == place && levels_.outer != nullptr) {
+      if (inner_.rank() == inner_root && levels_.outer != nullptr) {
         levels_.outer->broadcast(tensor, home);
       }
-      inner_.broadcast(tensor, place);
+      inner_.broadcast(tensor, inner_root);
       return;
     }
     if (inner_group() == home) {
-      inner_.broadcast(tensor, place);
+      inner_.broadcast(tensor, inner_root);
     }
     if (levels_.outer != nullptr) {
       levels_.outer->broadcast(tensor, home);

@@ -16,15 +16,15 @@ namespace {
 // that is not empty. The number of messages grows with the number of workers, not with its square.
 std::string agree(c10d::Store& store,
                   const std::string& matter,
-                  const contract::WorkerPlace& place,
+                  const contract::WorkerSpec& spec,
                   const std::string& word) {
   const auto key = [&](const std::string& of) {
     return fmt::format("node-first/{}/{}", matter, of);
   };
-  store.set(key(std::to_string(place.rank)), std::vector<uint8_t>(word.begin(), word.end()));
-  if (place.rank == 0) {
+  store.set(key(std::to_string(spec.rank)), std::vector<uint8_t>(word.begin(), word.end()));
+  if (spec.rank == 0) {
     std::vector<uint8_t> first;
-    for (int peer = 0; peer < place.world_size; ++peer) {
+    for (int peer = 0; peer < spec.world_size; ++peer) {
       const std::vector<uint8_t> theirs = store.get(key(std::to_string(peer)));
       first = first.empty() ? theirs : first;
     }
@@ -34,28 +34,28 @@ std::string agree(c10d::Store& store,
   return {all.begin(), all.end()};
 }
 
-std::string find_obstacle(const contract::WorkerPlace& place) {
-  if (place.nodes == 1) {
+std::string find_obstacle(const contract::WorkerSpec& spec) {
+  if (spec.nodes == 1) {
     return "all workers are on one node";
   }
   if (!has_gloo()) {
     return "this build of lockstep does not support Gloo";
   }
-  if (place.local_world_size == 1) {
-    return fmt::format("node {} has one worker", place.node_rank);
+  if (spec.local_world_size == 1) {
+    return fmt::format("node {} has one worker", spec.node_rank);
   }
-  if (place.local_world_size * place.nodes != place.world_size) {
+  if (spec.local_world_size * spec.nodes != spec.world_size) {
     return fmt::format("node {} has {} of {} workers on {} nodes",
-                       place.node_rank,
-                       place.local_world_size,
-                       place.world_size,
-                       place.nodes);
+                       spec.node_rank,
+                       spec.local_world_size,
+                       spec.world_size,
+                       spec.nodes);
   }
-  if (place.rank != place.node_rank * place.local_world_size + place.local_rank) {
+  if (spec.rank != spec.node_rank * spec.local_world_size + spec.local_rank) {
     return fmt::format("rank {} has local rank {} on node {}: ranks are not numbered node by node",
-                       place.rank,
-                       place.local_rank,
-                       place.node_rank);
+                       spec.rank,
+                       spec.local_rank,
+                       spec.node_rank);
   }
   return "";
 }
@@ -66,34 +66,34 @@ std::string find_obstacle(const contract::WorkerPlace& place) {
 // /dev/shm. So they agree twice, before and after the attempt. A worker that fell back to Gloo
 // alone would wait for peers that use the hierarchy.
 HierarchicalJoin join_hierarchical(const compat::StorePtr& store,
-                                   const contract::WorkerPlace& place,
+                                   const contract::WorkerSpec& spec,
                                    std::chrono::milliseconds timeout) {
-  std::string obstacle = agree(*store, "shape", place, find_obstacle(place));
+  std::string obstacle = agree(*store, "shape", spec, find_obstacle(spec));
   if (!obstacle.empty()) {
     return {.communicator = nullptr, .obstacle = obstacle};
   }
   const auto near = c10::make_intrusive<c10d::PrefixStore>(
-      fmt::format("node-first/node{}", place.node_rank), store);
-  auto inner = join_shared_memory(*near, place.local_rank, place.local_world_size, timeout);
+      fmt::format("node-first/node{}", spec.node_rank), store);
+  auto inner = join_shared_memory(*near, spec.local_rank, spec.local_world_size, timeout);
   obstacle = agree(
       *store,
       "memory",
-      place,
+      spec,
       inner != nullptr
           ? ""
-          : fmt::format("node {} is not one machine, or lacks space in /dev/shm", place.node_rank));
+          : fmt::format("node {} is not one machine, or lacks space in /dev/shm", spec.node_rank));
   if (!obstacle.empty()) {
     return {.communicator = nullptr, .obstacle = obstacle};
   }
-  contract::WorkerPlace across = place;
-  across.rank = place.node_rank;
-  across.world_size = place.nodes;
+  contract::WorkerSpec across = spec;
+  across.rank = spec.node_rank;
+  across.world_size = spec.nodes;
   auto outer = join_gloo(c10::make_intrusive<c10d::PrefixStore>(
-                             fmt::format("node-first/worker{}", place.local_rank), store),
+                             fmt::format("node-first/worker{}", spec.local_rank), store),
                          across,
                          timeout);
   auto communicator = make_hierarchical_communicator(
-      std::move(inner), std::move(outer), place.rank, place.world_size, "node-first");
+      std::move(inner), std::move(outer), spec.rank, spec.world_size, "node-first");
   // The server of the store must not exit before all workers have read it.
   communicator->barrier();
   return {.communicator = std::move(communicator), .obstacle = ""};

@@ -22,7 +22,7 @@ struct HierarchicalJoin {
 // Gloo (hierarchical all-reduce). One copy of the gradients leaves a node, instead of one per
 // worker.
 HierarchicalJoin join_hierarchical(const compat::StorePtr& store,
-                                   const contract::WorkerPlace& place,
+                                   const contract::WorkerSpec& spec,
                                    std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::comm

@@ -25,11 +25,11 @@ constexpr std::string_view kHierarchical = "HOROVOD_HIERARCHICAL_ALLREDUCE";
 
 // Rank 0 serves the store. A worker that still reads from it when rank 0 exits would report a
 // network failure, so rank 0 waits up to 5 s for the others.
-void leave_together(const compat::StorePtr& store, const contract::WorkerPlace& place) {
+void leave_together(const compat::StorePtr& store, const contract::WorkerSpec& spec) {
   constexpr const char* kKey = "leaving";
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   int64_t leaving = store->add(kKey, 1);
-  while (place.rank == 0 && leaving < place.world_size &&
+  while (spec.rank == 0 && leaving < spec.world_size &&
          std::chrono::steady_clock::now() < give_up) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     leaving = store->add(kKey, 0);
@@ -39,24 +39,24 @@ void leave_together(const compat::StorePtr& store, const contract::WorkerPlace& 
 // Order of "auto": node-first between several nodes, shared memory on one node, Gloo otherwise.
 // Every step back is taken by all workers together: a join that fails returns null on all of them.
 std::unique_ptr<Communicator> join_through_store(const compat::StorePtr& store,
-                                                 const contract::WorkerPlace& place,
+                                                 const contract::WorkerSpec& spec,
                                                  const JoinOptions& options) {
   const bool is_flat_wanted = os::find_variable(os::environment(), kHierarchical) == "0";
   if (options.transport == "node-first" ||
-      (options.transport == "auto" && place.nodes > 1 && !is_flat_wanted)) {
-    HierarchicalJoin joined = join_hierarchical(store, place, options.timeout);
+      (options.transport == "auto" && spec.nodes > 1 && !is_flat_wanted)) {
+    HierarchicalJoin joined = join_hierarchical(store, spec, options.timeout);
     if (joined.communicator != nullptr) {
       return std::move(joined.communicator);
     }
     if (options.transport == "node-first") {
-      leave_together(store, place);
+      leave_together(store, spec);
       throw Error(ExitCode::Usage, "cannot use --transport node-first for these workers")
           .fact("found", joined.obstacle)
-          .hint(place.nodes == 1 ? "--transport shared-memory" : "--transport gloo");
+          .hint(spec.nodes == 1 ? "--transport shared-memory" : "--transport gloo");
     }
   }
-  if (options.transport != "gloo" && place.nodes == 1) {
-    auto shared = join_shared_memory(*store, place.rank, place.world_size, options.timeout);
+  if (options.transport != "gloo" && spec.nodes == 1) {
+    auto shared = join_shared_memory(*store, spec.rank, spec.world_size, options.timeout);
     if (shared != nullptr) {
       // The server of the store must not exit before all workers have read it.
       shared->barrier();
@@ -68,7 +68,7 @@ std::unique_ptr<Communicator> join_through_store(const compat::StorePtr& store,
         .fact("found", "workers on several machines, or not enough space in /dev/shm")
         .hint("--transport gloo");
   }
-  return join_gloo(store, place, options.timeout);
+  return join_gloo(store, spec, options.timeout);
 }
 
 // Joins the transport between the hosts, without NCCL.
@@ -88,11 +88,11 @@ Joined join_process_group(const cluster::Placement& placement, const JoinOptions
   const bool insists = options.transport == "nccl";
   if (insists && !options.device.is_cuda()) {
     throw Error(ExitCode::Usage, "cannot use NCCL: it needs GPUs, but this worker trains on a CPU")
-        .fact("asked", "--transport nccl, or --collective nccl")
-        .fact("device", options.device.str(), fmt::format("rank {}", placement.place.rank))
+        .fact("requested", "--transport nccl, or --collective nccl")
+        .fact("device", options.device.str(), fmt::format("rank {}", placement.worker.rank))
         .hint("--transport auto");
   }
-  if (placement.place.world_size == 1) {
+  if (placement.worker.world_size == 1) {
     return {std::make_unique<Solo>(), {}};
   }
   JoinOptions below = options;
@@ -119,9 +119,9 @@ Joined join_hosts(const cluster::Placement& placement, const JoinOptions& option
     }
     return {join_mpi(), {}};
   }
-  const compat::StorePtr store = join_store(placement.place, options.timeout);
-  await_all(store, placement.place, options.timeout);
-  return {join_through_store(store, placement.place, options), store};
+  const compat::StorePtr store = join_store(placement.worker, options.timeout);
+  await_all(store, placement.worker, options.timeout);
+  return {join_through_store(store, placement.worker, options), store};
 }
 
 }  // namespace

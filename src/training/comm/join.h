@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "common/cluster/place.h"
+#include "common/cluster/placement.h"
 #include "lockstep/communicator.h"
 #include "training/comm/compat.h"
 

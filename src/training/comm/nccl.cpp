@@ -368,7 +368,7 @@ std::unique_ptr<Communicator> join_nccl(std::unique_ptr<Communicator> host,
   if (const auto without = std::find(gpus.begin(), gpus.end(), ""); without != gpus.end()) {
     if (insist) {
       throw Error(ExitCode::Usage, "cannot use NCCL: a worker has no GPU")
-          .fact("without", fmt::format("rank {}", without - gpus.begin()))
+          .fact("rank", std::to_string(without - gpus.begin()))
           .hint("--transport auto");
     }
     return host;

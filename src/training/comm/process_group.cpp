@@ -49,14 +49,14 @@ class ProcessGroupRank final : public Communicator {
  public:
   ProcessGroupRank(compat::ProcessGroupPtr group,
                    compat::StorePtr store,
-                   contract::WorkerPlace place,
+                   contract::WorkerSpec spec,
                    std::chrono::milliseconds timeout)
       : group_(std::move(group)),
         store_(std::move(store)),
-        place_(std::move(place)),
+        spec_(std::move(spec)),
         timeout_(timeout),
-        rank_(place_.rank),
-        size_(place_.world_size) {}
+        rank_(spec_.rank),
+        size_(spec_.world_size) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -116,9 +116,9 @@ class ProcessGroupRank final : public Communicator {
     if (rank_ >= count) {
       return nullptr;
     }
-    contract::WorkerPlace place = place_;
-    place.world_size = count;
-    return join_gloo(c10::make_intrusive<c10d::PrefixStore>(prefix, store_), place, timeout_);
+    contract::WorkerSpec spec = spec_;
+    spec.world_size = count;
+    return join_gloo(c10::make_intrusive<c10d::PrefixStore>(prefix, store_), spec, timeout_);
   }
 
  private:
@@ -151,7 +151,7 @@ class ProcessGroupRank final : public Communicator {
 
   compat::ProcessGroupPtr group_;
   compat::StorePtr store_;  // for the rendezvous of subsets
-  contract::WorkerPlace place_;
+  contract::WorkerSpec spec_;
   std::chrono::milliseconds timeout_;
   int rank_;
   int size_;
@@ -160,23 +160,23 @@ class ProcessGroupRank final : public Communicator {
 
 // Gloo by itself uses the address that the host name resolves to, which is often a loopback or a
 // management network. The address towards rank 0 is on a network that reaches it.
-std::shared_ptr<::gloo::transport::Device> make_device(const contract::WorkerPlace& place) {
-  if (!place.interface.empty()) {
+std::shared_ptr<::gloo::transport::Device> make_device(const contract::WorkerSpec& spec) {
+  if (!spec.interface.empty()) {
     const std::vector<std::string> names = os::interface_names();
-    if (std::find(names.begin(), names.end(), place.interface) == names.end()) {
+    if (std::find(names.begin(), names.end(), spec.interface) == names.end()) {
       throw Error(ExitCode::Usage,
-                  fmt::format("network interface '{}' does not exist", place.interface))
-          .fact("asked", place.interface, "LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME")
-          .fact("available", join(names, ", "), fmt::format("this node, rank {}", place.rank))
+                  fmt::format("network interface '{}' does not exist", spec.interface))
+          .fact("requested", spec.interface, "LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME")
+          .fact("available", join(names, ", "), fmt::format("this node, rank {}", spec.rank))
           .hint("set the variable to one of these, or unset it");
     }
-    return c10d::ProcessGroupGloo::createDeviceForInterface(place.interface);
+    return c10d::ProcessGroupGloo::createDeviceForInterface(spec.interface);
   }
-  const std::string peer = place.nodes == 1 ? "127.0.0.1" : place.master_addr;
+  const std::string peer = spec.nodes == 1 ? "127.0.0.1" : spec.master_addr;
   const auto address = os::find_local_address_towards(peer);
   if (!address) {
     throw Error(ExitCode::Unavailable, fmt::format("no route to {}", peer))
-        .fact("rank 0 is at", place.master_addr, "MASTER_ADDR")
+        .fact("rank 0 is at", spec.master_addr, "MASTER_ADDR")
         .hint("set LOCKSTEP_INTERFACE to the interface that reaches the other nodes");
   }
   return c10d::ProcessGroupGloo::createDeviceForHostname(*address);
@@ -185,21 +185,18 @@ std::shared_ptr<::gloo::transport::Device> make_device(const contract::WorkerPla
 }  // namespace
 
 std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& store,
-                                        const contract::WorkerPlace& place,
+                                        const contract::WorkerSpec& spec,
                                         std::chrono::milliseconds timeout) {
   install_crash_note();
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
-  options->devices.push_back(make_device(place));
+  options->devices.push_back(make_device(spec));
   try {
     auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<c10d::PrefixStore>("gloo", store),
-        place.rank,
-        place.world_size,
-        options);
+        c10::make_intrusive<c10d::PrefixStore>("gloo", store), spec.rank, spec.world_size, options);
     return std::make_unique<ProcessGroupRank>(
-        compat::to_process_group(store, place.rank, place.world_size, std::move(gloo)),
+        compat::to_process_group(store, spec.rank, spec.world_size, std::move(gloo)),
         store,
-        place,
+        spec,
         timeout);
   } catch (const std::exception& fault) {
     throw_if_lost_peer("connecting the workers", fault);
@@ -210,7 +207,7 @@ std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& store,
 #else
 
 std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& /*store*/,
-                                        const contract::WorkerPlace& /*place*/,
+                                        const contract::WorkerSpec& /*spec*/,
                                         std::chrono::milliseconds /*timeout*/) {
   throw Error(ExitCode::Usage, "cannot use Gloo: this build of lockstep does not support it")
       .hint("install libgloo-dev and build again, or start the program with mpirun");

@@ -14,11 +14,11 @@ namespace lockstep::comm {
 // Whether this build has the Gloo transport. The wheels of libtorch do not include its headers.
 bool has_gloo();
 
-// Joins the process group through c10d's Gloo, on the interface of `place`. Without one, it uses
+// Joins the process group through c10d's Gloo, on the interface of `spec`. Without one, it uses
 // loopback on a single node, otherwise the interface of the route to master_addr. Throws an Error
 // if the interface does not exist.
 std::unique_ptr<Communicator> join_gloo(const compat::StorePtr& store,
-                                        const contract::WorkerPlace& place,
+                                        const contract::WorkerSpec& spec,
                                         std::chrono::milliseconds timeout);
 
 // The process group for libtorch's reducer. Forwards each call to `communicator`, which must

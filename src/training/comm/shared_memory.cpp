@@ -87,7 +87,7 @@ class SharedMemoryRank final : public Communicator {
     }
     if (all_well.item<int64_t>() == 0) {
       throw Error(ExitCode::Unavailable, "cannot create a second shared-memory communicator")
-          .fact("needed", format_bytes(SharedMemorySlots::needed_bytes(count)), "/dev/shm")
+          .fact("required", format_bytes(SharedMemorySlots::needed_bytes(count)), "/dev/shm")
           .hint("--transport gloo");
     }
     if (slots_.rank() >= count) {

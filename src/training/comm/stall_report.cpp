@@ -24,7 +24,7 @@ std::string format_wait(double seconds) {
 }
 
 // "all-reduce of 4 floats #7 (fc1.weight)"; inside a scope, the name of the scope comes first.
-std::string describe_place(const Seen& seen) {
+std::string describe_call(const Seen& seen) {
   std::string text = seen.scope;
   if (seen.in_call) {
     const std::string call =
@@ -39,7 +39,7 @@ std::string describe_place(const Seen& seen) {
 std::string describe_last(const Seen& seen, double now) {
   const std::string wait = format_wait(now - seen.since);
   if (seen.is_inside()) {
-    return fmt::format("in {} for {}", describe_place(seen), wait);
+    return fmt::format("in {} for {}", describe_call(seen), wait);
   }
   const std::string what =
       seen.phase.empty() ? "computing" : fmt::format("busy with {}", seen.phase);
@@ -77,7 +77,7 @@ std::optional<Mistake> find_different_calls(const WorkerViews& views) {
   for (size_t rank = 0; rank < views.size(); ++rank) {
     const auto& seen = views[rank];
     if (seen && seen->in_call && seen->number == number) {
-      calls.push_back({static_cast<int>(rank), seen->call, describe_place(*seen)});
+      calls.push_back({static_cast<int>(rank), seen->call, describe_call(*seen)});
     }
   }
   const bool differ = std::any_of(calls.begin(), calls.end(), [&](const Doing& each) {
@@ -115,8 +115,8 @@ std::optional<Mistake> ended_early(const WorkerViews& views) {
   }
   return Mistake{
       .sentence = fmt::format("{} finished before the others", format_ranks(ended)),
-      .facts = {list_calls(ended, describe_place(*views[static_cast<size_t>(ended.front())])),
-                list_calls(waiting, describe_place(*views[static_cast<size_t>(waiting.front())]))},
+      .facts = {list_calls(ended, describe_call(*views[static_cast<size_t>(ended.front())])),
+                list_calls(waiting, describe_call(*views[static_cast<size_t>(waiting.front())]))},
       .hint =
           "give all workers the same number of batches, or set StrategyOptions::uneven and call "
           "Strategy::join() on a worker without batches"};
@@ -232,7 +232,7 @@ std::optional<std::string> find_missing(const WorkerViews& views, int me, double
   std::string text = fmt::format("{} {} been missing from {} for {}",
                                  format_ranks(missing),
                                  missing.size() == 1 ? "has" : "have",
-                                 describe_place(mine),
+                                 describe_call(mine),
                                  format_wait(now - mine.since));
   for (size_t i = 0; i < std::min(kMaxNamed, missing.size()); ++i) {
     const auto& seen = views[static_cast<size_t>(missing[i])];
@@ -254,7 +254,7 @@ std::string describe_hang(const WorkerViews& views, int me, double now) {
   return fmt::format(
       "no rank is missing, but rank {} has been in {} for {}: the transport hangs or is slow",
       me,
-      describe_place(mine),
+      describe_call(mine),
       format_wait(now - mine.since));
 }
 

@@ -70,7 +70,7 @@ std::string find_text(c10d::Store& store, const std::string& key) {
 }
 
 // Addresses of the store; any of them may be reachable.
-struct Meeting {
+struct StoreAddresses {
   std::vector<std::string> hosts;
   int port = 0;
 };
@@ -84,15 +84,15 @@ class Watcher {
  public:
   Watcher(std::shared_ptr<CallRecord> record,
           compat::StorePtr served,
-          Meeting meeting,
-          contract::WorkerPlace place,
+          StoreAddresses addresses,
+          contract::WorkerSpec spec,
           StallOptions options)
       : record_(std::move(record)),
         served_(std::move(served)),
-        meeting_(std::move(meeting)),
-        place_(std::move(place)),
+        addresses_(std::move(addresses)),
+        spec_(std::move(spec)),
         options_(options),
-        host_(place_.node.empty() ? os::host_name() : place_.node) {}
+        host_(spec_.node.empty() ? os::host_name() : spec_.node) {}
 
   void request_stop() { stop_.request_stop(); }
 
@@ -135,7 +135,7 @@ class Watcher {
         // read, or if the worker has failed and therefore no longer publishes. Any other position
         // may be outdated and would produce a wrong explanation.
         const bool is_true =
-            static_cast<int>(rank) == place_.rank ||
+            static_cast<int>(rank) == spec_.rank ||
             (views[rank] &&
              (views[rank]->failed || (first[rank] && views[rank]->beat > first[rank]->beat)));
         views[rank] = is_true ? views[rank] : std::nullopt;
@@ -162,13 +162,13 @@ class Watcher {
   }
 
   void stay_for_claims() noexcept {
-    const bool is_server = place_.rank == 0 && !place_.has_agent_store;
-    if (!is_server || !store_ || !place_.error_file.empty()) {
+    const bool is_server = spec_.rank == 0 && !spec_.has_agent_store;
+    if (!is_server || !store_ || !spec_.error_file.empty()) {
       return;
     }
     try {
       for (const auto start = Clock::now();
-           Clock::now() - start < kStay && store_->add("ended", 0) < place_.world_size;) {
+           Clock::now() - start < kStay && store_->add("ended", 0) < spec_.world_size;) {
         std::this_thread::sleep_for(milliseconds(5));
       }
     } catch (const std::exception& fault) {
@@ -178,11 +178,11 @@ class Watcher {
 
   // Reports a mistake and exits at once, even if another worker is elected to print it.
   [[noreturn]] void end(const Error& error) noexcept {
-    const bool has_agent = !place_.error_file.empty();
+    const bool has_agent = !spec_.error_file.empty();
     if (claim_report(Ending::Mistake).value_or(!has_agent)) {
       print_error(error.what());
     } else {
-      keep_error(error, place_);
+      keep_error(error, spec_);
     }
     stay_for_claims();
     std::_Exit(static_cast<int>(error.code()));
@@ -190,15 +190,15 @@ class Watcher {
 
  private:
   bool connect() {
-    contract::WorkerPlace place = place_;
-    place.has_agent_store = true;  // the store exists already; connect only
-    place.master_port = meeting_.port;
-    for (const std::string& host : meeting_.hosts) {
-      if (os::wait_for_port(host, meeting_.port, std::chrono::seconds(3))) {
-        place.master_addr = host;
-        const compat::StorePtr store = join_store(place, kStoreTimeout);
+    contract::WorkerSpec spec = spec_;
+    spec.has_agent_store = true;  // the store exists already; connect only
+    spec.master_port = addresses_.port;
+    for (const std::string& host : addresses_.hosts) {
+      if (os::wait_for_port(host, addresses_.port, std::chrono::seconds(3))) {
+        spec.master_addr = host;
+        const compat::StorePtr store = join_store(spec, kStoreTimeout);
         store_ = c10::make_intrusive<c10d::PrefixStore>(
-            fmt::format("lockstep/watch/{}", place_.attempt), store);
+            fmt::format("lockstep/watch/{}", spec_.attempt), store);
         return true;
       }
     }
@@ -210,11 +210,11 @@ class Watcher {
   // process if the connection is reset while it is being established. So rank 0 waits until all
   // others have published, and no client connects any more.
   void stay_for_the_others() {
-    if (place_.rank != 0) {
+    if (spec_.rank != 0) {
       return;
     }
     std::vector<std::string> words;
-    for (int rank = 1; rank < place_.world_size; ++rank) {
+    for (int rank = 1; rank < spec_.world_size; ++rank) {
       words.push_back(std::to_string(rank));
     }
     for (const auto start = Clock::now(); Clock::now() - start < kStay && !store_->check(words);) {
@@ -249,7 +249,7 @@ class Watcher {
       waiting_since_ = view.since;
       // A small delay that grows with the rank: the lowest waiting rank claims the report before
       // the others try.
-      next_word_ = options_.warning + 0.02 * std::min(place_.rank, 40);
+      next_word_ = options_.warning + 0.02 * std::min(spec_.rank, 40);
       next_shutdown_ = options_.shutdown;
     }
     if (is_waiting && seconds(waited) >= next_word_) {
@@ -285,16 +285,16 @@ class Watcher {
 
   void publish(const CallView& view) {
     ++beat_;
-    store_->set(std::to_string(place_.rank), to_bytes(encode(to_seen(view))));
+    store_->set(std::to_string(spec_.rank), to_bytes(encode(to_seen(view))));
     published_ = view;
     published_at_ = Clock::now();
   }
 
   WorkerViews read_all() {
     WorkerViews views;
-    for (int rank = 0; rank < place_.world_size; ++rank) {
-      views.push_back(rank == place_.rank ? to_seen(look())
-                                          : decode(find_text(*store_, std::to_string(rank))));
+    for (int rank = 0; rank < spec_.world_size; ++rank) {
+      views.push_back(rank == spec_.rank ? to_seen(look())
+                                         : decode(find_text(*store_, std::to_string(rank))));
     }
     return views;
   }
@@ -307,7 +307,7 @@ class Watcher {
     if (!last.empty() && now - std::strtod(last.c_str(), nullptr) < 0.8 * options_.warning) {
       return false;
     }
-    const std::string mine = fmt::format("{:.3f} {}", now, place_.rank);
+    const std::string mine = fmt::format("{:.3f} {}", now, spec_.rank);
     return store_->compareSet("word", to_bytes(last), to_bytes(mine)) == to_bytes(mine);
   }
 
@@ -328,24 +328,24 @@ class Watcher {
       return;
     }
     const WorkerViews views = read_all();
-    if (!views[static_cast<size_t>(place_.rank)]->is_inside()) {
+    if (!views[static_cast<size_t>(spec_.rank)]->is_inside()) {
       return;
     }
     if (const auto mistake = find_mistake(views)) {
       end(to_error(*mistake));
     }
     const double now = wall_time();
-    if (const auto text = find_missing(views, place_.rank, now)) {
+    if (const auto text = find_missing(views, spec_.rank, now)) {
       log::warn("{}", *text);
     } else if (seconds(Clock::now() - view.since) >= kHangFactor * options_.warning) {
-      log::warn("{}", describe_hang(views, place_.rank, now));
+      log::warn("{}", describe_hang(views, spec_.rank, now));
     }
   }
 
   void shut_down(const CallView& view) {
     publish(view);
     const WorkerViews views = read_all();
-    if (const auto text = find_missing(views, place_.rank, wall_time())) {
+    if (const auto text = find_missing(views, spec_.rank, wall_time())) {
       end(Error(ExitCode::TryAgain, fmt::format("stalled: {}", *text))
               .fact("waited",
                     format_duration(seconds(Clock::now() - view.since)),
@@ -355,8 +355,8 @@ class Watcher {
 
   std::shared_ptr<CallRecord> record_;
   compat::StorePtr served_;  // keeps the server alive on rank 0
-  Meeting meeting_;
-  contract::WorkerPlace place_;
+  StoreAddresses addresses_;
+  contract::WorkerSpec spec_;
   StallOptions options_;
   std::string host_;
 
@@ -447,7 +447,7 @@ class ThreadedWatch final : public StallWatch, private CrashReporter {
 };
 
 // Workers of mpirun have no store. Rank 0 serves one on a port chosen by the kernel.
-compat::StorePtr serve_store(int world_size, Meeting& meeting) {
+compat::StorePtr serve_store(int world_size, StoreAddresses& addresses) {
   c10d::TCPStoreOptions options;
   options.port = 0;
   options.isServer = true;
@@ -455,26 +455,26 @@ compat::StorePtr serve_store(int world_size, Meeting& meeting) {
   options.waitWorkers = false;
   compat::avoid_libuv(options);
   const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  meeting.port = store->getPort();
-  meeting.hosts.push_back(os::host_name());
+  addresses.port = store->getPort();
+  addresses.hosts.push_back(os::host_name());
   for (const os::InterfaceAddress& address : os::interface_addresses()) {
     if (!address.is_loopback) {
-      meeting.hosts.push_back(address.text);
+      addresses.hosts.push_back(address.text);
     }
   }
   return store;
 }
 
 // Called by all workers together.
-compat::StorePtr meet_by(Communicator& communicator,
-                         const contract::WorkerPlace& place,
-                         Meeting& meeting) {
+compat::StorePtr share_store(Communicator& communicator,
+                             const contract::WorkerSpec& spec,
+                             StoreAddresses& addresses) {
   compat::StorePtr served;
   std::string text;
   if (communicator.rank() == 0) {
     try {
-      served = serve_store(communicator.size(), meeting);
-      text = fmt::format("{}\n{}", meeting.port, join(meeting.hosts, "\n"));
+      served = serve_store(communicator.size(), addresses);
+      text = fmt::format("{}\n{}", addresses.port, join(addresses.hosts, "\n"));
     } catch (const std::exception& fault) {
       log::debug("stall watch disabled: {}", fault.what());
     }
@@ -483,10 +483,10 @@ compat::StorePtr meet_by(Communicator& communicator,
   if (lines.size() < 2) {
     return {};
   }
-  meeting.port = static_cast<int>(find_integer(lines[0]).value_or(0));
-  meeting.hosts.assign(lines.begin() + 1, lines.end());
-  if (communicator.rank() == 0 || place.local_world_size == place.world_size) {
-    meeting.hosts = {"127.0.0.1"};
+  addresses.port = static_cast<int>(find_integer(lines[0]).value_or(0));
+  addresses.hosts.assign(lines.begin() + 1, lines.end());
+  if (communicator.rank() == 0 || spec.local_world_size == spec.world_size) {
+    addresses.hosts = {"127.0.0.1"};
   }
   return served;
 }
@@ -495,18 +495,18 @@ compat::StorePtr meet_by(Communicator& communicator,
 
 std::unique_ptr<StallWatch> watch_for_stalls(Communicator& communicator,
                                              const compat::StorePtr& store,
-                                             const contract::WorkerPlace& place,
+                                             const contract::WorkerSpec& spec,
                                              const StallOptions& options) {
   if (communicator.size() == 1 || options.warning <= 0) {
     return nullptr;
   }
-  Meeting meeting{.hosts = {place.master_addr}, .port = place.master_port};
-  const compat::StorePtr served = store ? store : meet_by(communicator, place, meeting);
-  if (meeting.port == 0) {
+  StoreAddresses addresses{.hosts = {spec.master_addr}, .port = spec.master_port};
+  const compat::StorePtr served = store ? store : share_store(communicator, spec, addresses);
+  if (addresses.port == 0) {
     return nullptr;
   }
   return std::make_unique<ThreadedWatch>(std::make_shared<Watcher>(
-      CommunicatorAccess::share_calls(communicator), served, std::move(meeting), place, options));
+      CommunicatorAccess::share_calls(communicator), served, std::move(addresses), spec, options));
 }
 
 }  // namespace lockstep::comm

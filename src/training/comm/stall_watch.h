@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "common/cluster/place.h"
+#include "common/cluster/placement.h"
 #include "lockstep/communicator.h"
 #include "lockstep/error.h"
 #include "training/comm/compat.h"
@@ -70,7 +70,7 @@ class StallWatch {
 // together.
 std::unique_ptr<StallWatch> watch_for_stalls(Communicator& communicator,
                                              const compat::StorePtr& store,
-                                             const contract::WorkerPlace& place,
+                                             const contract::WorkerSpec& spec,
                                              const StallOptions& options);
 
 }  // namespace lockstep::comm

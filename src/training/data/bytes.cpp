@@ -20,7 +20,7 @@ constexpr size_t kMaxUnpacked = size_t{1} << 30;
 
 [[noreturn]] void refuse(const std::filesystem::path& path, size_t offset, std::string_view why) {
   throw Error(ExitCode::Io, fmt::format("cannot unpack {}: {}", path.string(), why))
-      .fact("at byte", std::to_string(offset), "in the compressed file")
+      .fact("byte", std::to_string(offset), "in the compressed file")
       .hint("lockstep data fetch mnist");
 }
 

@@ -122,8 +122,8 @@ class BatchMappedDataset : public Dataset {
     Batch changed = change_(std::move(given));
     if (changed.size() != count) {
       throw Error(ExitCode::Usage, "cannot map batches: the function changed the batch size")
-          .fact("given", std::to_string(count))
-          .fact("returned", std::to_string(changed.size()));
+          .fact("expected", std::to_string(count))
+          .fact("found", std::to_string(changed.size()));
     }
     return changed;
   }

@@ -78,7 +78,7 @@ class Reader {
                            std::string_view found,
                            std::string_view expected) const {
     throw Error(ExitCode::Io, fmt::format("cannot read {}: {}", path_.string(), why))
-        .fact("at byte",
+        .fact("byte",
               std::to_string(offset),
               content_.was_compressed ? "of the unpacked content" : "")
         .fact("found", found)

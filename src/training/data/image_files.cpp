@@ -161,14 +161,14 @@ class ImageFiles : public Dataset, public PinnedSource {
     return {pixels.narrow(0, 0, made).permute({0, 3, 1, 2}), labels.narrow(0, 0, made)};
   }
 
-  // Writes the pixels of sample `asked` or of its replacement. Returns the index of the sample that
-  // was written, or nothing for an omitted sample.
-  std::optional<int64_t> make(int64_t asked, Workspace& workspace, uint8_t* output) const {
+  // Writes the pixels of sample `requested` or of its replacement. Returns the index of the sample
+  // that was written, or nothing for an omitted sample.
+  std::optional<int64_t> make(int64_t requested, Workspace& workspace, uint8_t* output) const {
     // Two steps: a sum of epoch and index would give equal keys to different pairs.
     const uint64_t of_epoch = Random(source_->options.seed, static_cast<uint64_t>(epoch_)).next();
-    const uint64_t key = Random(of_epoch, static_cast<uint64_t>(asked)).next();
+    const uint64_t key = Random(of_epoch, static_cast<uint64_t>(requested)).next();
     for (int64_t i = 0; i < size(); ++i) {
-      const int64_t index = (asked + i) % size();
+      const int64_t index = (requested + i) % size();
       if (try_to_make(index, key, workspace, output)) {
         return index;
       }

@@ -119,7 +119,7 @@ class Loader::Pipeline {
       return std::nullopt;
     }
     std::unique_lock lock(mutex_);
-    Place& mine = place(taken_);
+    Slot& mine = slot(taken_);
     if (!mine.is_ready) {
       wait_for(mine, lock);
     }
@@ -130,10 +130,10 @@ class Loader::Pipeline {
     mine.is_ready = false;
     Batch batch = std::move(mine.batch);
     ++taken_;
-    // The batch leaves the ring before its place counts as free; a loader thread can claim the
-    // place only after `taken_` has grown, under the same lock.
-    const int64_t free_places = capacity() - (claimed_ - taken_);
-    const bool wakes_makers = claimed_ < steps_ && 2 * free_places >= capacity();
+    // The batch leaves the ring before its slot counts as free; a loader thread can claim the
+    // slot only after `taken_` has grown, under the same lock.
+    const int64_t free_slots = capacity() - (claimed_ - taken_);
+    const bool wakes_makers = claimed_ < steps_ && 2 * free_slots >= capacity();
     lock.unlock();
     if (wakes_makers) {
       room_.notify_all();
@@ -142,19 +142,19 @@ class Loader::Pipeline {
   }
 
  private:
-  struct Place {
+  struct Slot {
     bool is_ready = false;
     Batch batch;
     std::exception_ptr failure;
   };
 
   int64_t capacity() const { return static_cast<int64_t>(ring_.size()); }
-  Place& place(int64_t step) { return ring_[static_cast<size_t>(step % capacity())]; }
+  Slot& slot(int64_t step) { return ring_[static_cast<size_t>(step % capacity())]; }
   bool has_room() const { return claimed_ < std::min(steps_, taken_ + capacity()); }
 
-  void wait_for(const Place& wanted, std::unique_lock<std::mutex>& lock) {
+  void wait_for(const Slot& wanted, std::unique_lock<std::mutex>& lock) {
     if (threads_.empty()) {
-      place(taken_) = make(claimed_++);
+      slot(taken_) = make(claimed_++);
       return;
     }
     room_.notify_all();
@@ -174,9 +174,9 @@ class Loader::Pipeline {
       // work on different steps, and the order of their completion does not matter.
       const int64_t step = claimed_++;
       lock.unlock();
-      Place made = make(step);
+      Slot made = make(step);
       lock.lock();
-      place(step) = std::move(made);
+      slot(step) = std::move(made);
       if (is_waited_for_ && step == taken_) {
         ready_.notify_one();
       }
@@ -191,8 +191,8 @@ class Loader::Pipeline {
     return batch.size() > 0 ? Batch{batch.input.pin_memory(), batch.target.pin_memory()} : batch;
   }
 
-  Place make(int64_t step) const {
-    Place made;
+  Slot make(int64_t step) const {
+    Slot made;
     made.is_ready = true;
     try {
       made.batch = pins_for_ ? pinned_batch(indices_(step)) : dataset_->batch(indices_(step));
@@ -215,7 +215,7 @@ class Loader::Pipeline {
   int64_t claimed_;
   int64_t taken_;
   bool is_waited_for_ = false;
-  std::vector<Place> ring_;
+  std::vector<Slot> ring_;
   std::vector<std::jthread> threads_;  // last member: joined before the others are destroyed
 };
 

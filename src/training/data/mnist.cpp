@@ -66,7 +66,7 @@ DatasetPair mnist(const fs::path& data_dir) {
               data::byte_images(data::read_idx_pair(shelf.found[2], shelf.found[3])),
               fmt::format("MNIST in {}", directory.string())};
     }
-    nowhere.fact("looked in", directory.string(), describe(shelf, directory));
+    nowhere.fact("searched", directory.string(), describe(shelf, directory));
   }
   nowhere.hint(
       fmt::format("lockstep data fetch mnist --data-dir {}", quote_for_shell(data_dir.string())));

@@ -19,7 +19,7 @@ int64_t part_begin(int64_t total, int rank, int world_size) {
   return total * rank / world_size;
 }
 
-void require_place(int rank, int world_size) {
+void require_valid_rank(int rank, int world_size) {
   if (world_size < 1 || rank < 0 || rank >= world_size) {
     throw Error(ExitCode::Usage, "cannot distribute samples: invalid rank")
         .fact("rank", std::to_string(rank))
@@ -134,7 +134,7 @@ int64_t common_steps(const SamplerOptions& options) {
 }  // namespace
 
 DistributedSampler::DistributedSampler(const SamplerOptions& options) : options_(options) {
-  require_place(options.rank, options.world_size);
+  require_valid_rank(options.rank, options.world_size);
   require_samples(options);
   if (options.tail != Tail::Drop && options.tail != Tail::Pad) {
     throw Error(ExitCode::Usage, "cannot distribute samples: Tail is not set")
@@ -221,7 +221,7 @@ int64_t DistributedSampler::global_size(int64_t step) const {
 }
 
 EvaluationSampler::EvaluationSampler(const EvaluationOptions& options) : batch_(options.batch) {
-  require_place(options.rank, options.world_size);
+  require_valid_rank(options.rank, options.world_size);
   if (options.dataset_size < 1 || options.batch < 1) {
     throw Error(ExitCode::Usage, "cannot evaluate: no samples, or an empty batch")
         .fact("samples", std::to_string(options.dataset_size))

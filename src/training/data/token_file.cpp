@@ -44,7 +44,7 @@ uint32_t number_at(std::span<const uint8_t> bytes, size_t index) {
                          const std::string& found,
                          const std::string& expected) {
   throw Error(ExitCode::Io, fmt::format("cannot read tokens from {}: {}", path.string(), why))
-      .fact("at byte", std::to_string(byte))
+      .fact("byte", std::to_string(byte))
       .fact("found", found)
       .fact("expected", expected)
       .hint("lockstep-tokens TEXT --output PREFIX, to create token files");

@@ -99,7 +99,7 @@ DatasetPair texts(const std::filesystem::path& prefix, int64_t length) {
   const auto test = find_files(prefix, "val");
   if (train.empty()) {
     throw Error(ExitCode::Usage, "cannot train: no token files")
-        .fact("looked for", prefix.string() + "_train_000000.bin")
+        .fact("missing", prefix.string() + "_train_000000.bin")
         .hint("lockstep-tokens TEXT --output PREFIX, to create token files");
   }
   return {.train = token_windows(train, length),

@@ -34,7 +34,7 @@ Files find_files(const std::filesystem::path& folder) {
     }
   }
   throw Error(ExitCode::Io, fmt::format("cannot find a vocabulary in {}", folder.string()))
-      .fact("looked for", "encoder.json and vocab.bpe, or vocab.json and merges.txt")
+      .fact("missing", "encoder.json and vocab.bpe, or vocab.json and merges.txt")
       .hint("lockstep data fetch gpt2");
 }
 

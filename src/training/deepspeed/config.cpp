@@ -288,9 +288,9 @@ void read_precision(const Reader& file, Config& config) {
   file.read("fp16.loss_scale_window", scale.window);
   file.read("fp16.hysteresis", scale.hysteresis);
   file.read("fp16.consecutive_hysteresis", scale.consecutive_hysteresis);
-  file.read("fp16.min_loss_scale", scale.least);
-  constexpr int64_t kMostPower = 127;  // of a float
-  if (scale.initial_scale_power > kMostPower) {
+  file.read("fp16.min_loss_scale", scale.minimum);
+  constexpr int64_t kMaxPower = 127;  // of a float
+  if (scale.initial_scale_power > kMaxPower) {
     throw file.refuse("fp16.initial_scale_power", "2 to this power exceeds the range of float")
         .hint("16, DeepSpeed's default");
   }

@@ -77,7 +77,7 @@ struct LossScaleConfig {
   int64_t window = 1000;
   int64_t hysteresis = 2;
   bool consecutive_hysteresis = false;
-  double least = 1;
+  double minimum = 1;
 };
 
 // Sizes are numbers of elements, as in DeepSpeed.

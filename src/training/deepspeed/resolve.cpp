@@ -68,20 +68,20 @@ struct Settling {
   Decisions& decisions;
 };
 
-// Resolves `setting` unless the file has a value: with `said`, otherwise with `otherwise`, the
+// Resolves `setting` unless the file has a value: with `said`, otherwise with `fallback`, the
 // default of DeepSpeed. A value that only the program has set is used for "auto" only.
 template <typename T>
 void settle(const Settling& all,
             std::string_view key,
             Setting<T>& setting,
             const Said<T>& said,
-            T otherwise) {
+            T fallback) {
   require_agreement(all.config, key, setting, said);
   if (setting.value) {
     return;
   }
   const bool takes_said = said.value && (said.is_typed || setting.is_auto);
-  setting.value = takes_said ? *said.value : otherwise;
+  setting.value = takes_said ? *said.value : fallback;
   if (setting.is_auto) {
     all.decisions.push_back(
         fmt::format("{}: auto -> {} ({})",
@@ -161,8 +161,8 @@ void infer(Batch& batch, const Known& known) {
   const int64_t usual = known.accumulate.value.value_or(1);
   const int world = known.world_size;
   if (batch.accumulation == 0) {
-    const bool is_told = known.accumulate.is_typed;
-    batch.accumulation = batch.train != 0 && batch.micro != 0 && !is_told
+    const bool is_explicit = known.accumulate.is_typed;
+    batch.accumulation = batch.train != 0 && batch.micro != 0 && !is_explicit
                              ? std::max<int64_t>(1, batch.train / (batch.micro * world))
                              : usual;
   }
@@ -224,7 +224,7 @@ Decisions resolve_batch(Config& config, const Known& known) {
     }
     setting.value = value;
   };
-  const bool is_accumulation_told =
+  const bool is_accumulation_explicit =
       known.accumulate.value && *known.accumulate.value == batch.accumulation;
   const std::string micro_source =
       batch.accumulation == 1 && !known.batch_per_worker.source.empty() ? batch.train_source : "";
@@ -233,7 +233,7 @@ Decisions resolve_batch(Config& config, const Known& known) {
   put("gradient_accumulation_steps",
       config.accumulation_steps,
       batch.accumulation,
-      is_accumulation_told ? known.accumulate.source : "");
+      is_accumulation_explicit ? known.accumulate.source : "");
   return decisions;
 }
 
@@ -302,8 +302,8 @@ Decisions resolve_optimizer(Config& config, const Known& known) {
   const auto take = [&](const char* name,
                         Setting<double>& setting,
                         const Said<double>& said,
-                        double otherwise) {
-    settle({config, decisions}, fmt::format("optimizer.params.{}", name), setting, said, otherwise);
+                        double fallback) {
+    settle({config, decisions}, fmt::format("optimizer.params.{}", name), setting, said, fallback);
   };
   take("lr", optimizer.lr, known.lr, 1e-3);
   take("weight_decay", optimizer.weight_decay, known.weight_decay, 0);
@@ -335,8 +335,8 @@ Decisions resolve_scheduler(Config& config, const Known& known) {
   if (!type.starts_with("Warmup")) {
     return decisions;
   }
-  const auto take = [&](const char* name, auto& setting, const auto& said, auto otherwise) {
-    settle({config, decisions}, fmt::format("scheduler.params.{}", name), setting, said, otherwise);
+  const auto take = [&](const char* name, auto& setting, const auto& said, auto fallback) {
+    settle({config, decisions}, fmt::format("scheduler.params.{}", name), setting, said, fallback);
   };
   take("warmup_num_steps", scheduler.warmup_num_steps, known.warmup_steps, int64_t{1000});
   if (type != "WarmupCosineLR") {

@@ -131,7 +131,7 @@ class Checker {
         parent.empty()
             ? fmt::format("cannot read {}: unknown key '{}'", source_, entry.key)
             : fmt::format("cannot read {}: unknown key '{}' in {}", source_, entry.key, parent));
-    error.fact("where", describe(entry.position));
+    error.fact("position", describe(entry.position));
     const std::vector<std::string> names = names_below(parent);
     const std::string home = find_home(entry.key);
     if (!home.empty()) {
@@ -143,7 +143,7 @@ class Checker {
     } else if (const auto closest = find_closest(entry.key, names)) {
       error.hint(join_path(parent, *closest));
     } else {
-      error.fact("known keys", join(names, ", "));
+      error.fact("available", join(names, ", "));
     }
     throw Error(error);
   }
@@ -196,10 +196,10 @@ class Checker {
       case Key::Type::Flag:
         return "true or false";
       case Key::Type::Whole:
-        return key.least < -1 ? "a whole number"
-                              : fmt::format("a whole number, at least {}", key.least);
+        return key.minimum < -1 ? "a whole number"
+                                : fmt::format("a whole number, at least {}", key.minimum);
       case Key::Type::Number:
-        return fmt::format("a number, at least {}", key.least);
+        return fmt::format("a number, at least {}", key.minimum);
       case Key::Type::Text:
         return key.choices.empty() ? "a string" : join(split(key.choices, ' '), ", ");
       case Key::Type::Pair:
@@ -241,10 +241,10 @@ class Checker {
       case Key::Type::Flag:
         return node.kind == TreeNode::Kind::Flag;
       case Key::Type::Whole:
-        return node.kind == TreeNode::Kind::Whole && node.number >= key.least;
+        return node.kind == TreeNode::Kind::Whole && node.number >= key.minimum;
       case Key::Type::Number:
         return (node.kind == TreeNode::Kind::Whole || node.kind == TreeNode::Kind::Number) &&
-               node.number >= key.least;
+               node.number >= key.minimum;
       case Key::Type::Text:
         return node.kind == TreeNode::Kind::Text &&
                (key.choices.empty() || has_word(key.choices, node.text));
@@ -294,7 +294,7 @@ class Checker {
     const std::string value = key.type == Key::Type::Section ? "" : " " + describe_value(node);
     throw Error(ExitCode::Usage,
                 fmt::format("cannot use {}{}: lockstep does not support it", path, value))
-        .fact("asked", path, describe(node.position))
+        .fact("requested", path, describe(node.position))
         .hint(key.instead);
   }
 

@@ -29,7 +29,7 @@ struct Key {
   Treatment treatment = Treatment::Used;
   // Allowed values of a string, separated by blanks; empty: any.
   std::string_view choices = {};
-  double least = 0;  // minimum of a number
+  double minimum = 0;  // minimum of a number
   bool may_be_auto = false;
   // Refused keys: the value that disables the feature, as JSON. A section is disabled if it is
   // empty or contains "enabled": false.

@@ -103,7 +103,7 @@ Json fp16_json(const Config& config) {
   fp16["loss_scale_window"] = config.loss_scale.window;
   fp16["hysteresis"] = config.loss_scale.hysteresis;
   fp16["consecutive_hysteresis"] = config.loss_scale.consecutive_hysteresis;
-  fp16["min_loss_scale"] = config.loss_scale.least;
+  fp16["min_loss_scale"] = config.loss_scale.minimum;
   return fp16;
 }
 

@@ -53,7 +53,7 @@ void check_cuda(cudaError_t status, const char* call) {
     return;
   }
   throw Error(is_lack(status) ? ExitCode::Unavailable : ExitCode::Bug,
-              std::string("cannot go on: ") + call + " failed")
+              std::string("cannot continue: ") + call + " failed")
       .fact("error", cudaGetErrorName(status), "CUDA")
       .fact("text", cudaGetErrorString(status), "CUDA");
 }
@@ -64,8 +64,7 @@ void check_launch(const char* kernel) {
 
 void require(bool is_met, const char* what) {
   if (!is_met) {
-    throw Error(ExitCode::Bug, "cannot run a kernel: what it is given is not as it must be")
-        .fact("needs", what, "kernels");
+    throw Error(ExitCode::Bug, "kernel precondition violated").fact("required", what, "kernels");
   }
 }
 

@@ -31,7 +31,7 @@ void check_cublas(cublasStatus_t status, const char* call) {
   }
   const bool is_lack = status == CUBLAS_STATUS_ALLOC_FAILED;
   throw Error(is_lack ? ExitCode::Unavailable : ExitCode::Bug,
-              std::string("cannot go on: ") + call + " failed")
+              std::string("cannot continue: ") + call + " failed")
       .fact("error", cublasLtGetStatusName(status), "cuBLASLt")
       .fact("text", cublasLtGetStatusString(status), "cuBLASLt");
 }
@@ -50,7 +50,7 @@ class Owned {
   Owned& operator=(const Owned&) = delete;
 
   Handle get() const { return handle_; }
-  Handle* place() { return &handle_; }
+  Handle* address() { return &handle_; }
 
  private:
   Handle handle_ = nullptr;
@@ -65,8 +65,8 @@ class DeviceMemory {
  public:
   DeviceMemory() = default;
   ~DeviceMemory() {
-    if (place_ != nullptr) {
-      cudaFree(place_);
+    if (memory_ != nullptr) {
+      cudaFree(memory_);
     }
   }
   DeviceMemory(const DeviceMemory&) = delete;
@@ -74,19 +74,19 @@ class DeviceMemory {
 
   // False where there is no room.
   bool take(size_t bytes) {
-    const cudaError_t status = cudaMalloc(&place_, bytes);
+    const cudaError_t status = cudaMalloc(&memory_, bytes);
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();  // CUDA would report it again at the next launch
-      place_ = nullptr;
+      memory_ = nullptr;
       return false;
     }
     check_cuda(status, "cudaMalloc");
     return true;
   }
-  void* get() const { return place_; }
+  void* get() const { return memory_; }
 
  private:
-  void* place_ = nullptr;
+  void* memory_ = nullptr;
 };
 
 class Event {
@@ -118,8 +118,8 @@ bool is_capturing(Stream stream) {
 
 // The largest power of two, up to 256, that divides the address. Algorithms with wide loads need
 // it, so the choice depends on it; a null pointer restricts nothing.
-uint32_t alignment_of(const void* place) {
-  const auto address = reinterpret_cast<uintptr_t>(place);
+uint32_t alignment_of(const void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
   if (address == 0) {
     return kBestAlignment;
   }
@@ -216,14 +216,16 @@ void set(Plan& plan, cublasLtMatmulDescAttributes_t attribute, const Value& valu
 }
 
 void make_layout(Layout& layout, cudaDataType_t type, int64_t rows, int64_t columns) {
-  check_cublas(
-      cublasLtMatrixLayoutCreate(
-          layout.place(), type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows),
-      "cublasLtMatrixLayoutCreate");
+  check_cublas(cublasLtMatrixLayoutCreate(layout.address(),
+                                          type,
+                                          static_cast<uint64_t>(rows),
+                                          static_cast<uint64_t>(columns),
+                                          rows),
+               "cublasLtMatrixLayoutCreate");
 }
 
 void describe(Plan& plan, const MatmulCall& call) {
-  check_cublas(cublasLtMatmulDescCreate(plan.description.place(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
+  check_cublas(cublasLtMatmulDescCreate(plan.description.address(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
                "cublasLtMatmulDescCreate");
   const auto operation = [](bool transposed) {
     return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -302,7 +304,7 @@ struct Matmul::Parts {
   // Candidates of the library's heuristic, best guess first; empty if it supports none.
   std::vector<cublasLtMatmulAlgo_t> ask_for_algorithms(const Plan& plan, uint32_t alignment) const {
     Preference preference;
-    check_cublas(cublasLtMatmulPreferenceCreate(preference.place()),
+    check_cublas(cublasLtMatmulPreferenceCreate(preference.address()),
                  "cublasLtMatmulPreferenceCreate");
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
       check_cublas(
@@ -447,7 +449,8 @@ struct Matmul::Parts {
       }
       case Epilogue::None:
       case Epilogue::Bias:
-        throw Error(ExitCode::Unavailable, "cannot multiply: cuBLASLt has no way for this shape")
+        throw Error(ExitCode::Unavailable,
+                    "cannot multiply: cuBLASLt has no algorithm for this shape")
             .fact("m, n, k",
                   std::to_string(call.m) + ", " + std::to_string(call.n) + ", " +
                       std::to_string(call.k));
@@ -465,7 +468,7 @@ struct Matmul::Parts {
 };
 
 Matmul::Matmul() : parts_(std::make_unique<Parts>()) {
-  check_cublas(cublasLtCreate(parts_->library.place()), "cublasLtCreate");
+  check_cublas(cublasLtCreate(parts_->library.address()), "cublasLtCreate");
   if (!parts_->workspace.take(kWorkspaceBytes)) {
     check_cuda(cudaErrorMemoryAllocation, "cudaMalloc");
   }

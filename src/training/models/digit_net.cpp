@@ -123,8 +123,8 @@ std::shared_ptr<ImageClassifier> digit_net(const std::string& name,
     return std::make_shared<DigitMlp>(options);
   }
   const std::vector<std::string> names = digit_net_names();
-  throw Error(ExitCode::Usage, fmt::format("cannot make the network '{}'", name))
-      .fact("there are", join(names, ", "))
+  throw Error(ExitCode::Usage, fmt::format("unknown network '{}'", name))
+      .fact("available", join(names, ", "))
       .hint(fmt::format("--net {}", find_closest(name, names).value_or(names.front())));
 }
 

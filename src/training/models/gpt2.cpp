@@ -247,8 +247,8 @@ Gpt2Options gpt2_options(const std::string& name) {
   const auto other = others.find(name);
   const auto found = sizes().find(other == others.end() ? name : other->second);
   if (found == sizes().end()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot make a GPT-2 of size '{}'", name))
-        .fact("there are", "tiny, 124M, 355M, 774M, 1.5B, gpt2, gpt2-medium, gpt2-large, gpt2-xl")
+    throw Error(ExitCode::Usage, fmt::format("unknown size of GPT-2: '{}'", name))
+        .fact("available", "tiny, 124M, 355M, 774M, 1.5B, gpt2, gpt2-medium, gpt2-large, gpt2-xl")
         .hint("--size 124M");
   }
   return found->second;
@@ -284,8 +284,9 @@ Gpt2::Gpt2(const Gpt2Options& options) : options_(options) {
 torch::Tensor Gpt2::hidden(const torch::Tensor& tokens) {
   const int64_t length = tokens.size(1);
   if (length > options_.context) {
-    throw Error(ExitCode::Usage, fmt::format("cannot look at {} tokens at a time", length))
-        .fact("the model's context", std::to_string(options_.context));
+    throw Error(ExitCode::Usage,
+                fmt::format("input of {} tokens exceeds the context length", length))
+        .fact("maximum", std::to_string(options_.context), "the model");
   }
   const std::shared_ptr<Engine> found = find_engine();
   const models::FusedEnginePtr engine = found == nullptr ? nullptr : found->fused;
@@ -376,7 +377,7 @@ std::vector<int64_t> generate(Gpt2& model,
                               std::vector<int64_t> prompt,
                               const GenerateOptions& options) {
   if (prompt.empty()) {
-    throw Error(ExitCode::Usage, "cannot go on with an empty text")
+    throw Error(ExitCode::Usage, "cannot generate text from an empty prompt")
         .hint("begin with the token that ends texts");
   }
   const torch::NoGradGuard no_grad;

@@ -117,8 +117,8 @@ std::shared_ptr<ImageClassifier> resnet(const std::string& name, const ResNetOpt
     }
   }
   const std::vector<std::string> names = resnet_names();
-  throw Error(ExitCode::Usage, fmt::format("cannot make the network '{}'", name))
-      .fact("there are", join(names, ", "))
+  throw Error(ExitCode::Usage, fmt::format("unknown network '{}'", name))
+      .fact("available", join(names, ", "))
       .hint(fmt::format("--net {}", find_closest(name, names).value_or("resnet50")));
 }
 

@@ -24,7 +24,7 @@ namespace {
                                 std::string_view name,
                                 const std::vector<std::string>& names) {
   throw Error(ExitCode::Usage, fmt::format("unknown {} '{}'", what, name))
-      .fact("asked", fmt::format("{} {}", flag, name), "command line")
+      .fact("requested", fmt::format("{} {}", flag, name), "command line")
       .fact("available", join(names, ", "))
       .hint(fmt::format("{} {}", flag, find_closest(name, names).value_or(names.front())));
 }
@@ -168,8 +168,8 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(std::vector<torch::Tenso
   if (options.name == "muon") {
     if (options.matrices.empty()) {
       throw Error(ExitCode::Usage,
-                  "cannot use muon: the program does not tell which parameters are matrices")
-          .fact("asked", "--optimizer muon", "command line, or the program")
+                  "cannot use muon: the program does not specify which parameters are matrices")
+          .fact("requested", "--optimizer muon", "command line, or the program")
           .hint(
               "make_optimizer(model, ...), or OptimizerOptions::matrices = hidden_matrices(model)");
     }

@@ -22,8 +22,8 @@ class Mirrored final : public Strategy {
       : communicator_(communicator), options_(options), uneven_inputs_(communicator, options) {
     if (options_.compression == Compression::PowerSgd) {
       throw Error(ExitCode::Usage, "-s mirrored does not support PowerSGD")
-          .fact("asked", "--compression powersgd", "command line")
-          .fact("supported", "none, fp16, bf16")
+          .fact("requested", "--compression powersgd", "command line")
+          .fact("available", "none, fp16, bf16")
           .hint("--compression bf16, or -s ddp");
     }
   }

@@ -49,7 +49,7 @@ std::unique_ptr<Strategy> make_single(Communicator& communicator) {
   if (communicator.size() != 1) {
     throw Error(ExitCode::Usage,
                 fmt::format("-s single supports one worker, not {}", communicator.size()))
-        .fact("asked", "-s single", "command line")
+        .fact("requested", "-s single", "command line")
         .fact("workers", std::to_string(communicator.size()), communicator.kind())
         .hint("-s ddp, or start one worker");
   }

@@ -16,13 +16,13 @@ TEST(Error, IsItsSentenceWhenThereIsNothingElseToSay) {
 
 TEST(Error, AlignsFactsWithTheirSourceAndTheHint) {
   const Error error = Error(ExitCode::Usage, "cannot place 6 workers on gpu-03")
-                          .fact("asked", "--gpus-per-node 6", "command line")
+                          .fact("requested", "--gpus-per-node 6", "command line")
                           .fact("found here", "4 GPUs")
                           .hint("--gpus-per-node 4");
 
   EXPECT_STREQ(error.what(),
                "cannot place 6 workers on gpu-03\n"
-               "  asked:      --gpus-per-node 6  (command line)\n"
+               "  requested:  --gpus-per-node 6  (command line)\n"
                "  found here: 4 GPUs\n"
                "  try:        --gpus-per-node 4");
 }

@@ -19,7 +19,7 @@ TEST(Log, WritesTimeLevelSpeakerAndTextToStderr) {
               MatchesRegex("..:..:......* I rank 3 train: resumed at step 7\n"));
 }
 
-TEST(Log, LeavesOutWhatIsBelowTheLeastLevel) {
+TEST(Log, OmitsMessagesBelowTheMinimumLevel) {
   log::open(log::Level::Warn, "");
   ::testing::internal::CaptureStderr();
 

@@ -87,7 +87,7 @@ TEST(SplitCpus, GivesWorkersTheNodeOfTheirGpu) {
   }
 }
 
-TEST(SplitCpus, KeepsSharesEqualWhenOneNodeIsWishedTooOften) {
+TEST(SplitCpus, KeepsSharesEqualWhenOneNodeIsRequestedTooOften) {
   EXPECT_EQ(split_cpus(machine(2, 4, 1), {0, 0}), (Shares{{0, 1, 2, 3}, {4, 5, 6, 7}}));
   EXPECT_EQ(split_cpus(machine(2, 4, 1), {1, 1, 1, 1}), (Shares{{4, 5}, {6, 7}, {0, 1}, {2, 3}}));
 }
@@ -96,7 +96,7 @@ TEST(SplitCpus, LeavesACoreIdleRatherThanPushAWorkerFromItsNode) {
   EXPECT_EQ(split_cpus(machine(2, 4, 1), {0, 0, 1}), (Shares{{0, 1}, {2, 3}, {4, 5}}));
 }
 
-TEST(SplitCpus, TakesTheNearestNodeWhenTheWishedOneIsFull) {
+TEST(SplitCpus, TakesTheNearestNodeWhenTheRequestedOneIsFull) {
   // Eight nodes of two cores, with GPUs at every second one.
   EXPECT_EQ(split_cpus(machine(8, 2, 1), {1, 1, 3, 3, 5, 5, 7, 7}),
             (Shares{{2, 3}, {0, 1}, {6, 7}, {4, 5}, {10, 11}, {8, 9}, {14, 15}, {12, 13}}));
@@ -120,9 +120,9 @@ TEST(SplitCpus, IsDisjointAndEqualWhateverTheMachine) {
           std::set<int> seen;
           size_t sum = 0;
           for (const std::vector<int>& share : shares) {
-            const size_t least = static_cast<size_t>(sockets * cores / workers * threads);
-            EXPECT_GE(share.size(), least);
-            EXPECT_LE(share.size(), least + static_cast<size_t>(threads));
+            const size_t minimum = static_cast<size_t>(sockets * cores / workers * threads);
+            EXPECT_GE(share.size(), minimum);
+            EXPECT_LE(share.size(), minimum + static_cast<size_t>(threads));
             seen.insert(share.begin(), share.end());
             sum += share.size();
           }

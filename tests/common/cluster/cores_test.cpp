@@ -19,7 +19,7 @@ TEST_F(CpuQuota, IsReadFromVersionTwo) {
   EXPECT_THAT(find_cpu_quota("0::/job\n", mount()), Optional(1.5));
 }
 
-TEST_F(CpuQuota, IsTheLeastOnTheWayUp) {
+TEST_F(CpuQuota, IsTheMinimumOfAllParentGroups) {
   write("slice/cpu.max", "200000 100000\n");
   write("slice/job/cpu.max", "max 100000\n");
   write("slice/job/step/cpu.max", "400000 100000\n");
@@ -40,7 +40,7 @@ TEST_F(CpuQuota, IsTheContainersOwnWhereThePathIsNotMounted) {
   EXPECT_THAT(find_cpu_quota("0::/../outside/docker/abc\n", mount()), Optional(1.0));
 }
 
-TEST_F(CpuQuota, IsAbsentWhenNobodySetOne) {
+TEST_F(CpuQuota, IsAbsentIfNotSet) {
   write("cpu/cpu.cfs_quota_us", "-1\n");
   write("cpu/cpu.cfs_period_us", "100000\n");
   write("cpu.max", "max 100000\n");

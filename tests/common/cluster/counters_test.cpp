@@ -56,7 +56,7 @@ TEST_F(Counters, OfNetworksNameInterfacesAndPortsOfAdapters) {
   EXPECT_THAT(read_interfaces(mount() / "nowhere"), IsEmpty());
 }
 
-TEST_F(Counters, OfMemoryHaveTheLeastLimit) {
+TEST_F(Counters, OfMemoryHaveTheMinimumOfAllLimits) {
   constexpr const char* kMeminfo = "MemTotal:       24000 kB\nMemAvailable:   16000 kB\n";
   write("job/memory.max", "8000000\n");
   write("job/step/memory.max", "max\n");

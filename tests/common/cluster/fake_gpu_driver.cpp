@@ -111,12 +111,12 @@ Result nvmlDeviceGetFieldValues(Device, int count, FieldValue* values) {
     const bool is_known =
         is_nvlink ? state.has_nvlink && value.scope == kAllLinks : state.has_pcie_counters;
     value.result = is_known && !state.is_silent ? kSuccess : kNotSupported;
-    const unsigned long long told = is_sent ? state.sent : state.received;
+    const unsigned long long bytes = is_sent ? state.sent : state.received;
     value.type = state.is_narrow ? kNarrowValue : 3;
     if (state.is_narrow) {
-      value.value.narrow = static_cast<unsigned>(told);
+      value.value.narrow = static_cast<unsigned>(bytes);
     } else {
-      value.value.widest = told;
+      value.value.widest = bytes;
     }
   }
   return kSuccess;

@@ -232,7 +232,7 @@ TEST(ParseHostfile, RefusesAFileWithoutHosts) {
   }
 }
 
-TEST(SelectHosts, LeavesAllWhenNobodyAsks) {
+TEST(SelectHosts, KeepsAllByDefault) {
   const Hosts hosts = {host("h0", 4), host("h1")};
 
   EXPECT_EQ(select_hosts(hosts, {}, {}), hosts);
@@ -280,14 +280,14 @@ TEST(SelectHosts, NamesWhatIsNotThere) {
 
   EXPECT_THAT([&] { select_hosts(hosts, "h0@h7:0", {}); },
               ThrowsMessage<Error>(StrEq("unknown host 'h7'\n"
-                                         "  asked: --include 'h0@h7:0'\n"
-                                         "  hosts: h0, h1\n"
-                                         "  try:   use --include with names from that list")));
+                                         "  requested: --include 'h0@h7:0'\n"
+                                         "  hosts:     h0, h1\n"
+                                         "  try:       use --include with names from that list")));
   EXPECT_THAT([&] { select_hosts(hosts, {}, "h1:0,5"); },
               ThrowsMessage<Error>(StrEq("unknown device 5 on host 'h1'\n"
-                                         "  asked:   --exclude 'h1:0,5'\n"
-                                         "  devices: 0,1  (host list)\n"
-                                         "  try:     --exclude h1:0")));
+                                         "  requested: --exclude 'h1:0,5'\n"
+                                         "  devices:   0,1  (host list)\n"
+                                         "  try:       --exclude h1:0")));
 }
 
 TEST(SelectHosts, ShowsAFewOfManyHosts) {
@@ -298,27 +298,28 @@ TEST(SelectHosts, ShowsAFewOfManyHosts) {
 
   EXPECT_THAT(
       [&] { select_hosts(hosts, "x", {}); },
-      ThrowsMessage<Error>(HasSubstr("hosts: n1, n2, n3, n4, n5, n6, n7, n8, ... (20 total)")));
+      ThrowsMessage<Error>(HasSubstr("hosts:     n1, n2, n3, n4, n5, n6, n7, n8, ... (20 total)")));
 }
 
 TEST(SelectHosts, RefusesWhatCannotBeMeant) {
   const Hosts hosts = {host("h0", 2), host("h1")};
 
-  EXPECT_THAT([&] { select_hosts(hosts, "h0", "h1"); },
-              ThrowsMessage<Error>(StrEq("cannot use --include and --exclude together\n"
-                                         "  asked: --include 'h0'\n"
-                                         "  asked: --exclude 'h1'\n"
-                                         "  try:   use --include only, with all devices to use")));
+  EXPECT_THAT(
+      [&] { select_hosts(hosts, "h0", "h1"); },
+      ThrowsMessage<Error>(StrEq("cannot use --include and --exclude together\n"
+                                 "  requested: --include 'h0'\n"
+                                 "  requested: --exclude 'h1'\n"
+                                 "  try:       use --include only, with all devices to use")));
   EXPECT_THAT([&] { select_hosts(hosts, {}, "h0@h1"); },
               ThrowsMessage<Error>(StrEq("no host remains\n"
-                                         "  hosts: h0, h1\n"
-                                         "  asked: --exclude 'h0@h1'\n"
-                                         "  try:   keep at least one device of one host")));
+                                         "  hosts:     h0, h1\n"
+                                         "  requested: --exclude 'h0@h1'\n"
+                                         "  try:       keep at least one device of one host")));
   EXPECT_THAT(
       [&] { select_hosts(hosts, {}, "h1:0"); },
       ThrowsMessage<Error>(StrEq("cannot exclude devices of 'h1': their number is not known\n"
-                                 "  asked: --exclude 'h1:0'\n"
-                                 "  try:   add its slots to the host list: h1:4")));
+                                 "  requested: --exclude 'h1:0'\n"
+                                 "  try:       add its slots to the host list: h1:4")));
   for (const char* text : {"@", "h0@", "h0:", "h0:x", "h0:-1", "h0:0,", "h0:0:1", "h0@h0:1"}) {
     SCOPED_TRACE(text);
     EXPECT_THAT(

@@ -70,7 +70,7 @@ TEST(NodeSampler, HasNoWordOfAWorkerThatDiedBetweenTwoSamples) {
   EXPECT_THAT(sampler.sample(workers).workers, IsEmpty());
 }
 
-TEST(NodeSampler, TellsWhatItCanOfANodeWithoutProcAndSys) {
+TEST(NodeSampler, ReportsWhatIsKnownOfANodeWithoutProcAndSys) {
   NodeSampler sampler({.node = 0, .root = "/there/is/none", .nvml = "libno-such-thing.so"});
 
   const contract::NodeSample sample = sampler.sample({});

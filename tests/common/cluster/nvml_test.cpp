@@ -33,7 +33,7 @@ class NvmlTest : public ::testing::Test {
   std::optional<os::Library> library_ = os::Library::find(LOCKSTEP_FAKE_NVML);
 };
 
-TEST_F(NvmlTest, TellsEveryValueInItsUnit) {
+TEST_F(NvmlTest, ReportsEveryValueInItsUnit) {
   Nvml nvml(LOCKSTEP_FAKE_NVML);
   ASSERT_THAT(nvml.why_not(), IsEmpty());
 

@@ -54,7 +54,7 @@ TEST_F(GroupOomKills, AreTheContainersOwnWhereThePathIsNotMounted) {
   EXPECT_THAT(find_group_oom_kills("0::/../outside/abc\n", mount()), Optional(2));
 }
 
-TEST_F(GroupOomKills, AreAbsentWhereNobodyCounts) {
+TEST_F(GroupOomKills, AreAbsentWithoutACounter) {
   write("memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n");
 
   EXPECT_EQ(find_group_oom_kills("4:memory:/\n0::/\n", mount()), std::nullopt);
@@ -75,7 +75,7 @@ TEST(OomVerdict, IsAGuessWhereOnlyTheMachineCounts) {
   EXPECT_EQ(judge_oom({.group = {}, .machine = 5}, {.group = 3, .machine = 5}), OutOfMemory::No);
 }
 
-TEST(OomVerdict, IsOpenWhereNobodyCounts) {
+TEST(OomVerdict, IsOpenWithoutACount) {
   EXPECT_EQ(judge_oom({}, {}), OutOfMemory::Perhaps);
 }
 

@@ -12,8 +12,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-std::optional<contract::WorkerPlace> read(const std::string& config) {
-  return find_tf_config_place({{"TF_CONFIG", config}});
+std::optional<contract::WorkerSpec> read(const std::string& config) {
+  return find_tf_config_worker({{"TF_CONFIG", config}});
 }
 
 TEST(TfConfig, CountsTheChiefFirstAndThenTheWorkers) {
@@ -38,17 +38,17 @@ TEST(TfConfig, CountsTheChiefFirstAndThenTheWorkers) {
 }
 
 TEST(TfConfig, NeedsNoChiefAndTakesAnIndexAsText) {
-  const auto place = read(
+  const auto spec = read(
       R"({"cluster": {"worker": ["[fd00::1]:1", "[fd00::2]:1"]}, "task": {"type": "worker", "index": "1"}})");
 
-  ASSERT_TRUE(place);
-  EXPECT_EQ(place->rank, 1);
-  EXPECT_EQ(place->master_addr, "fd00::1");
-  EXPECT_EQ(place->local_rank, 0);
+  ASSERT_TRUE(spec);
+  EXPECT_EQ(spec->rank, 1);
+  EXPECT_EQ(spec->master_addr, "fd00::1");
+  EXPECT_EQ(spec->local_rank, 0);
 }
 
 TEST(TfConfig, IsNothingWithoutACluster) {
-  EXPECT_FALSE(find_tf_config_place({}));
+  EXPECT_FALSE(find_tf_config_worker({}));
   EXPECT_FALSE(read(" "));
   EXPECT_FALSE(read("{}"));
   EXPECT_FALSE(read(R"({"task": {"type": "worker", "index": 0}})"));

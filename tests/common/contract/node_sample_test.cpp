@@ -12,11 +12,11 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 NodeSample some_sample() {
-  GpuSample told{.index = 1, .uuid = "GPU-1a", .name = "NVIDIA H200", .bus_id = "00000000:1B:00.0"};
-  told.utilisation = 0.93;
-  told.memory_bytes = 12'000'000'000;
-  told.power_watts = 612.5;
-  told.xid = 79;
+  GpuSample gpu{.index = 1, .uuid = "GPU-1a", .name = "NVIDIA H200", .bus_id = "00000000:1B:00.0"};
+  gpu.utilisation = 0.93;
+  gpu.memory_bytes = 12'000'000'000;
+  gpu.power_watts = 612.5;
+  gpu.xid = 79;
   return {.time = 1700000000.25,
           .node = 2,
           .host = "gpu-03",
@@ -25,7 +25,7 @@ NodeSample some_sample() {
           .memory_bytes = 5'000'000'000,
           .memory_limit_bytes = 64'000'000'000,
           .interfaces = {{.name = "ib0", .received_bytes = 1 << 20, .sent_bytes = 7}},
-          .gpus = {told, {.index = 3}},
+          .gpus = {gpu, {.index = 3}},
           .no_gpus = "",
           .workers = {{.rank = 4,
                        .pid = 4711,

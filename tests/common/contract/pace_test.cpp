@@ -34,7 +34,7 @@ TEST_F(PaceOfARun, IsUnknownWithoutEvents) {
   EXPECT_EQ(find_pace(RunDirectory("no-such-run")), Pace());
 }
 
-TEST_F(PaceOfARun, TellsTheLongestOfTheLastCheckpoints) {
+TEST_F(PaceOfARun, ReportsTheLongestOfTheLastCheckpoints) {
   write_checkpoint(99);  // older than the last ten
   for (const double seconds : {1.0, 2.0, 7.5, 3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0}) {
     write_checkpoint(seconds);
@@ -50,7 +50,7 @@ TEST_F(PaceOfARun, KnowsNoCheckpointOfARunThatDidNotMeasure) {
   EXPECT_EQ(find_pace(run), Pace());
 }
 
-TEST_F(PaceOfARun, TellsHowLongAStepTakes) {
+TEST_F(PaceOfARun, ReportsTheDurationOfAStep) {
   write_step(100, 10);
   write_step(104, 12);
 

@@ -52,7 +52,7 @@ TEST_F(RequeueFile, ThatIsDamagedBeginsAnew) {
               ThrowsMessage<Error>(HasSubstr("cannot read the requeue record")));
 }
 
-TEST_F(RequeueFile, StandsBesideCheckpointsOfWhichOnlyCompleteOnesCount) {
+TEST_F(RequeueFile, StandsNextToCheckpointsOfWhichOnlyCompleteOnesCount) {
   EXPECT_EQ(find_saved_step(run), 0);
   for (const char* name : {"step-00000009", "step-00000100", ".step-00000200.partial"}) {
     os::make_directories(run.checkpoints() / name);

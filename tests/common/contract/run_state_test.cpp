@@ -72,7 +72,7 @@ TEST(RunState, SaysWhatIsWrongWithAFile) {
   EXPECT_EQ(find_state(run), some_state());
 }
 
-TEST(RunState, TellsTheLivingFromTheLost) {
+TEST(RunState, DistinguishesLivingFromLostProcesses) {
   RunState state = some_state();
   EXPECT_EQ(sign_of(state, state.updated + 29), Sign::Alive);
   EXPECT_EQ(sign_of(state, state.updated + 31), Sign::Silent);

@@ -23,7 +23,7 @@ TEST(StrategyKind, IsReadByTheNameItWrites) {
 TEST(StrategyKind, ListsTheOthersWhenThereIsNoneOfThatName) {
   EXPECT_THAT([] { parse_strategy("ddpp"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("unknown strategy 'ddpp'"),
-                                         HasSubstr("there are: single, ddp"),
+                                         HasSubstr("available: single, ddp"),
                                          HasSubstr("try:       -s ddp"))));
 }
 

@@ -13,10 +13,10 @@ using ::testing::Optional;
 class UnprintedError : public ::testing::Test {
  protected:
   std::filesystem::path path() const { return directory_.path() / "rank-3.error"; }
-  WorkerPlace place() const {
-    WorkerPlace place;
-    place.error_file = path().string();
-    return place;
+  WorkerSpec spec() const {
+    WorkerSpec spec;
+    spec.error_file = path().string();
+    return spec;
   }
 
  private:
@@ -24,13 +24,13 @@ class UnprintedError : public ::testing::Test {
 };
 
 TEST_F(UnprintedError, IsReadBack) {
-  const std::string text = "cannot read 'a\xff'\n  at byte: 0  (\"file\")";
+  const std::string text = "cannot read 'a\xff'\n  byte: 0  (\"file\")";
 
-  EXPECT_TRUE(write_unprinted_error(place(), "an earlier one"));
-  EXPECT_TRUE(write_unprinted_error(place(), text));
+  EXPECT_TRUE(write_unprinted_error(spec(), "an earlier one"));
+  EXPECT_TRUE(write_unprinted_error(spec(), text));
 
   EXPECT_THAT(find_unprinted_error(path()),
-              Optional(std::string("cannot read 'a\ufffd'\n  at byte: 0  (\"file\")")));
+              Optional(std::string("cannot read 'a\ufffd'\n  byte: 0  (\"file\")")));
 }
 
 TEST_F(UnprintedError, MustBePrintedIfNoAgentReadsIt) {
@@ -38,10 +38,10 @@ TEST_F(UnprintedError, MustBePrintedIfNoAgentReadsIt) {
 }
 
 TEST_F(UnprintedError, MustBePrintedIfItCannotBeWritten) {
-  WorkerPlace place;
-  place.error_file = (path() / "no-such-directory").string();
+  WorkerSpec spec;
+  spec.error_file = (path() / "no-such-directory").string();
 
-  EXPECT_FALSE(write_unprinted_error(place, "x"));
+  EXPECT_FALSE(write_unprinted_error(spec, "x"));
 }
 
 TEST_F(UnprintedError, IsNotTheExceptionOfAPythonWorker) {

@@ -17,58 +17,58 @@ using ::testing::Pair;
 using ::testing::ThrowsMessage;
 
 // The second node of two has fewer workers than the first: 3 + 2.
-WorkerPlace place_on_second_node() {
-  WorkerPlace place;
-  place.rank = 4;
-  place.world_size = 5;
-  place.local_rank = 1;
-  place.local_world_size = 2;
-  place.node_rank = 1;
-  place.nodes = 2;
-  place.master_addr = "10.0.0.1";
-  place.master_port = 29400;
-  place.interface = "ib0";
-  place.run_id = "mnist-1";
-  place.run_directory = "/runs/mnist-1";
-  place.attempt = 2;
-  place.max_restarts = 3;
-  return place;
+WorkerSpec worker_on_second_node() {
+  WorkerSpec spec;
+  spec.rank = 4;
+  spec.world_size = 5;
+  spec.local_rank = 1;
+  spec.local_world_size = 2;
+  spec.node_rank = 1;
+  spec.nodes = 2;
+  spec.master_addr = "10.0.0.1";
+  spec.master_port = 29400;
+  spec.interface = "ib0";
+  spec.run_id = "mnist-1";
+  spec.run_directory = "/runs/mnist-1";
+  spec.attempt = 2;
+  spec.max_restarts = 3;
+  return spec;
 }
 
 // As above, with the fields that only other programs read.
-WorkerPlace place_for_everybody() {
-  WorkerPlace place = place_on_second_node();
-  place.role = "trainer";
-  place.cross_rank = 1;
-  place.cross_size = 2;
-  place.node = "node-b";
-  place.error_file = "/runs/mnist-1/errors/attempt-2/rank-4.json";
-  place.horovod_addr = "10.0.0.1";
-  place.horovod_port = 29401;
-  place.tensorflow_cluster = {"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "10.0.0.2:1", "10.0.0.2:2"};
-  place.roce_gid_index = 3;
-  return place;
+WorkerSpec fully_specified_worker() {
+  WorkerSpec spec = worker_on_second_node();
+  spec.role = "trainer";
+  spec.cross_rank = 1;
+  spec.cross_size = 2;
+  spec.node = "node-b";
+  spec.error_file = "/runs/mnist-1/errors/attempt-2/rank-4.json";
+  spec.horovod_addr = "10.0.0.1";
+  spec.horovod_port = 29401;
+  spec.tensorflow_cluster = {"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "10.0.0.2:1", "10.0.0.2:2"};
+  spec.roce_gid_index = 3;
+  return spec;
 }
 
-TEST(WorkerEnv, TellsAPlaceThatIsReadBack) {
-  EXPECT_EQ(find_place(to_environment(place_on_second_node())), place_on_second_node());
-  EXPECT_EQ(find_place(to_environment({})), WorkerPlace{});
+TEST(WorkerEnv, WritesARankThatIsReadBack) {
+  EXPECT_EQ(find_worker(to_environment(worker_on_second_node())), worker_on_second_node());
+  EXPECT_EQ(find_worker(to_environment({})), WorkerSpec{});
 }
 
 // A file of torchrun, which may have started `lockstep run`, is not read by an agent of lockstep.
 TEST(WorkerEnv, ReadsTheErrorFileOfThisRunOnly) {
-  WorkerPlace place = place_on_second_node();
-  place.error_file = "/runs/mnist-1/logs/attempt-2/rank-4.error";
-  os::Environment environment = to_environment(place);
-  EXPECT_EQ(find_place(environment), place);
+  WorkerSpec spec = worker_on_second_node();
+  spec.error_file = "/runs/mnist-1/logs/attempt-2/rank-4.error";
+  os::Environment environment = to_environment(spec);
+  EXPECT_EQ(find_worker(environment), spec);
 
   environment.insert_or_assign("TORCHELASTIC_ERROR_FILE", "/tmp/torchelastic/0/error.json");
-  EXPECT_EQ(find_place(environment)->error_file, "");
+  EXPECT_EQ(find_worker(environment)->error_file, "");
   environment.erase("LOCKSTEP_RUN_DIR");
-  EXPECT_EQ(find_place(environment)->error_file, "");
+  EXPECT_EQ(find_worker(environment)->error_file, "");
 }
 
-TEST(WorkerEnv, TellsEveryLaunchersVariables) {
+TEST(WorkerEnv, SetsTheVariablesOfEveryLauncher) {
   const os::Environment expected = {
       // torchrun; torch.distributed.launch
       {"RANK", "4"},
@@ -118,7 +118,7 @@ TEST(WorkerEnv, TellsEveryLaunchersVariables) {
       {"LOCKSTEP_INTERFACE", "ib0"},
   };
 
-  const os::Environment variables = to_environment(place_for_everybody());
+  const os::Environment variables = to_environment(fully_specified_worker());
 
   for (const auto& [name, value] : expected) {
     EXPECT_THAT(variables, Contains(Pair(name, value)));
@@ -126,7 +126,7 @@ TEST(WorkerEnv, TellsEveryLaunchersVariables) {
   EXPECT_EQ(variables.size(), expected.size());
 }
 
-TEST(WorkerEnv, TellsNothingOfWhatThereIsNot) {
+TEST(WorkerEnv, OmitsWhatDoesNotExist) {
   const os::Environment variables = to_environment({});
 
   for (const char* name : {"TORCHELASTIC_ERROR_FILE",
@@ -142,7 +142,8 @@ TEST(WorkerEnv, TellsNothingOfWhatThereIsNot) {
 }
 
 TEST(WorkerEnv, GivesTensorflowAClusterThatParses) {
-  const auto config = nlohmann::json::parse(to_environment(place_for_everybody()).at("TF_CONFIG"));
+  const auto config =
+      nlohmann::json::parse(to_environment(fully_specified_worker()).at("TF_CONFIG"));
 
   EXPECT_EQ(config.at("cluster").at("worker").size(), 5U);
   EXPECT_EQ(config.at("cluster").at("worker").at(4), "10.0.0.2:2");
@@ -151,17 +152,17 @@ TEST(WorkerEnv, GivesTensorflowAClusterThatParses) {
 }
 
 TEST(WorkerEnv, GivesTensorflowNoClusterThatExecveRefuses) {
-  WorkerPlace place;
-  place.tensorflow_cluster.assign(5000, "10.0.0.1:40000");  // 17 bytes each with quotes and comma
-  const auto config = nlohmann::json::parse(to_environment(place).at("TF_CONFIG"));
-  place.tensorflow_cluster.assign(100000, "10.0.0.1:40000");
+  WorkerSpec spec;
+  spec.tensorflow_cluster.assign(5000, "10.0.0.1:40000");  // 17 bytes each with quotes and comma
+  const auto config = nlohmann::json::parse(to_environment(spec).at("TF_CONFIG"));
+  spec.tensorflow_cluster.assign(100000, "10.0.0.1:40000");
 
   EXPECT_EQ(config.at("cluster").at("worker").size(), 5000U);
-  EXPECT_FALSE(to_environment(place).contains("TF_CONFIG"));
+  EXPECT_FALSE(to_environment(spec).contains("TF_CONFIG"));
 
   // The names fit, but not together with the braces around them.
-  place.tensorflow_cluster = {std::string(100 * 1024 - 3, 'x')};
-  EXPECT_FALSE(to_environment(place).contains("TF_CONFIG"));
+  spec.tensorflow_cluster = {std::string(100 * 1024 - 3, 'x')};
+  EXPECT_FALSE(to_environment(spec).contains("TF_CONFIG"));
 }
 
 TEST(WorkerEnv, AdvisesGently) {
@@ -176,65 +177,65 @@ TEST(WorkerEnv, AdvisesGently) {
       {"HOROVOD_CPU_OPERATIONS", "gloo"},
       {"HOROVOD_GLOO_IFACE", "ib0"},
   };
-  EXPECT_EQ(gentle_environment(place_for_everybody()), expected);
+  EXPECT_EQ(gentle_environment(fully_specified_worker()), expected);
 
   EXPECT_EQ(gentle_environment({}),
             (os::Environment{{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}, {"USE_LIBUV", "0"}}));
-  WorkerPlace large;
+  WorkerSpec large;
   large.world_size = 1025;
   EXPECT_FALSE(gentle_environment(large).contains("USE_LIBUV"));
 }
 
 TEST(WorkerEnv, LetsHorovodMeetOnTheLoopbackOfOneNode) {
-  WorkerPlace place;
-  place.horovod_addr = "127.0.0.1";
-  place.horovod_port = 29401;
-  EXPECT_THAT(gentle_environment(place), Contains(Pair("HOROVOD_GLOO_IFACE", "lo")));
+  WorkerSpec spec;
+  spec.horovod_addr = "127.0.0.1";
+  spec.horovod_port = 29401;
+  EXPECT_THAT(gentle_environment(spec), Contains(Pair("HOROVOD_GLOO_IFACE", "lo")));
 
-  place.nodes = 2;
-  EXPECT_FALSE(gentle_environment(place).contains("HOROVOD_GLOO_IFACE"));
+  spec.nodes = 2;
+  EXPECT_FALSE(gentle_environment(spec).contains("HOROVOD_GLOO_IFACE"));
 }
 
 TEST(WorkerEnv, LeavesAloneWhatTheUserSet) {
-  for (const auto& [name, value] : gentle_environment(place_for_everybody())) {
+  for (const auto& [name, value] : gentle_environment(fully_specified_worker())) {
     os::Environment environment = {{name, "mine"}};
 
-    environment.merge(gentle_environment(place_for_everybody()));
+    environment.merge(gentle_environment(fully_specified_worker()));
 
     EXPECT_EQ(environment.at(name), "mine");
-    EXPECT_FALSE(to_environment(place_for_everybody()).contains(name)) << name;
+    EXPECT_FALSE(to_environment(fully_specified_worker()).contains(name)) << name;
   }
 }
 
 TEST(WorkerEnv, PutsTheUsersInterfaceAboveTheLaunchers) {
-  os::Environment environment = to_environment(place_on_second_node());
-  EXPECT_EQ(place_alone(environment).interface, "ib0");
+  os::Environment environment = to_environment(worker_on_second_node());
+  EXPECT_EQ(single_worker(environment).interface, "ib0");
 
   environment.insert_or_assign("GLOO_SOCKET_IFNAME", "eth1");
-  EXPECT_EQ(place_alone(environment).interface, "eth1");
+  EXPECT_EQ(single_worker(environment).interface, "eth1");
 }
 
 TEST(WorkerEnv, NeedsNoMoreThanRankAndWorldSize) {
-  const auto place = find_place({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
+  const auto spec = find_worker({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
 
-  ASSERT_TRUE(place);
-  EXPECT_EQ(place->local_rank, 1);
-  EXPECT_EQ(place->local_world_size, 2);
-  EXPECT_EQ(place->nodes, 1);
-  EXPECT_EQ(place->master_addr, "127.0.0.1");
-  EXPECT_EQ(place->master_port, 29500);
+  ASSERT_TRUE(spec);
+  EXPECT_EQ(spec->local_rank, 1);
+  EXPECT_EQ(spec->local_world_size, 2);
+  EXPECT_EQ(spec->nodes, 1);
+  EXPECT_EQ(spec->master_addr, "127.0.0.1");
+  EXPECT_EQ(spec->master_port, 29500);
 }
 
-TEST(WorkerEnv, TellsNothingWithoutRankAndWorldSize) {
-  EXPECT_EQ(find_place({{"LOCAL_RANK", "0"}, {"MASTER_ADDR", "10.0.0.1"}}), std::nullopt);
+TEST(WorkerEnv, IsAbsentWithoutRankAndWorldSize) {
+  EXPECT_EQ(find_worker({{"LOCAL_RANK", "0"}, {"MASTER_ADDR", "10.0.0.1"}}), std::nullopt);
 }
 
-TEST(WorkerEnv, PlacesAGangOfOneInTheRunDirectoryItIsGiven) {
-  const WorkerPlace place = place_alone({{"LOCKSTEP_RUN_DIR", "/runs/a"}, {"RANK", "7"}});
+TEST(WorkerEnv, PutsASingleWorkerIntoTheGivenRunDirectory) {
+  const WorkerSpec spec = single_worker({{"LOCKSTEP_RUN_DIR", "/runs/a"}, {"RANK", "7"}});
 
-  EXPECT_EQ(place.rank, 0);
-  EXPECT_EQ(place.world_size, 1);
-  EXPECT_EQ(place.run_directory, "/runs/a");
+  EXPECT_EQ(spec.rank, 0);
+  EXPECT_EQ(spec.world_size, 1);
+  EXPECT_EQ(spec.run_directory, "/runs/a");
 }
 
 TEST(WorkerEnv, NamesTheVariableThatDoesNotParse) {
@@ -242,7 +243,7 @@ TEST(WorkerEnv, NamesTheVariableThatDoesNotParse) {
     SCOPED_TRACE(text);
     EXPECT_THAT(
         [&] {
-          find_place({{"RANK", text}, {"WORLD_SIZE", "2"}});
+          find_worker({{"RANK", text}, {"WORLD_SIZE", "2"}});
         },
         ThrowsMessage<Error>(
             AllOf(HasSubstr(std::string("cannot read RANK='") + text), HasSubstr("unset RANK"))));
@@ -252,12 +253,12 @@ TEST(WorkerEnv, NamesTheVariableThatDoesNotParse) {
 TEST(WorkerEnv, NamesBothVariablesThatContradict) {
   EXPECT_THAT(
       [] {
-        find_place({{"RANK", "2"}, {"WORLD_SIZE", "2"}});
+        find_worker({{"RANK", "2"}, {"WORLD_SIZE", "2"}});
       },
       ThrowsMessage<Error>(AllOf(HasSubstr("RANK:"), HasSubstr("WORLD_SIZE:"))));
   EXPECT_THAT(
       [] {
-        find_place(
+        find_worker(
             {{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}});
       },
       ThrowsMessage<Error>(AllOf(HasSubstr("LOCAL_RANK:"), HasSubstr("LOCAL_WORLD_SIZE:"))));
@@ -266,21 +267,21 @@ TEST(WorkerEnv, NamesBothVariablesThatContradict) {
 TEST(WorkerEnv, NamesTheOneThatIsMissing) {
   EXPECT_THAT(
       [] {
-        find_place({{"RANK", "2"}});
+        find_worker({{"RANK", "2"}});
       },
       ThrowsMessage<Error>(HasSubstr("missing: WORLD_SIZE")));
   EXPECT_THAT(
       [] {
-        find_place({{"WORLD_SIZE", "2"}});
+        find_worker({{"WORLD_SIZE", "2"}});
       },
       ThrowsMessage<Error>(HasSubstr("missing: RANK")));
 }
 
-TEST(WorkerPlace, KnowsTorchrunsOwnStore) {
+TEST(WorkerSpec, KnowsTorchrunsOwnStore) {
   os::Environment environment = {{"RANK", "0"}, {"WORLD_SIZE", "2"}};
-  EXPECT_FALSE(find_place(environment)->has_agent_store);
+  EXPECT_FALSE(find_worker(environment)->has_agent_store);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
-  EXPECT_TRUE(find_place(environment)->has_agent_store);
+  EXPECT_TRUE(find_worker(environment)->has_agent_store);
 }
 
 }  // namespace

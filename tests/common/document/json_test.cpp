@@ -38,49 +38,50 @@ TEST(ParseJson, KeepsTypesAndThePlacesOfKeys) {
 TEST(ParseJson, SaysWhereAFileIsWrongAndWhatWasExpected) {
   EXPECT_EQ(refusal("{\n  \"a\": 1\n  \"b\": 2\n}"),
             "cannot read ds.json: unexpected string literal; expected '}'\n"
-            "  where: ds.json:3:3");
+            "  position: ds.json:3:3");
   EXPECT_EQ(refusal("{\"a\": "),
             "cannot read ds.json: unexpected end of input; expected '[', '{', or a literal\n"
-            "  where: ds.json:1:7");
+            "  position: ds.json:1:7");
   EXPECT_EQ(refusal("[1, 2"),
             "cannot read ds.json: unexpected end of input; expected ']'\n"
-            "  where: ds.json:1:6");
+            "  position: ds.json:1:6");
 }
 
 TEST(ParseJson, AdvisesOnTheFaultThatIsThere) {
   EXPECT_EQ(refusal("{\n  \"a\": 1,\n}"),
             "cannot read ds.json: unexpected '}'; expected string literal\n"
-            "  where: ds.json:3:1\n"
-            "  try:   remove the comma after the last entry");
+            "  position: ds.json:3:1\n"
+            "  try:      remove the comma after the last entry");
   EXPECT_THAT(refusal("{'a': 1}"),
               ::testing::AllOf(::testing::HasSubstr("ds.json:1:2"),
-                               ::testing::HasSubstr("try:   use double quotes: \"...\"")));
+                               ::testing::HasSubstr("try:      use double quotes: \"...\"")));
   EXPECT_THAT(refusal("{\"a\": True}"),
               ::testing::AllOf(::testing::HasSubstr("ds.json:1:7"),
-                               ::testing::HasSubstr("try:   write true, false or null")));
+                               ::testing::HasSubstr("try:      write true, false or null")));
 }
 
 TEST(ParseJson, RefusesComments) {
   for (const char* text : {"{\n  // batch\n  \"a\": 1}", "{\n  /* b */ \"a\": 1}", "{\n  # b\n}"}) {
     SCOPED_TRACE(text);
-    EXPECT_THAT(refusal(text),
-                ::testing::AllOf(::testing::HasSubstr("where: ds.json:2:3"),
-                                 ::testing::HasSubstr("try:   remove the comment: JSON has none")));
+    EXPECT_THAT(
+        refusal(text),
+        ::testing::AllOf(::testing::HasSubstr("position: ds.json:2:3"),
+                         ::testing::HasSubstr("try:      remove the comment: JSON has none")));
   }
 }
 
 TEST(ParseJson, RefusesAKeyThatIsThereTwiceWithItsPath) {
   EXPECT_EQ(refusal("{\"zero\": {\"stage\": 1,\n \"stage\": 2}}"),
             "cannot read ds.json: duplicate key 'zero.stage'\n"
-            "  where: ds.json:2:2\n"
-            "  first: ds.json:1:11\n"
-            "  try:   remove one of them");
+            "  position: ds.json:2:2\n"
+            "  first:    ds.json:1:11\n"
+            "  try:      remove one of them");
   // The same name in two sections is allowed.
   EXPECT_EQ(refusal(R"({"a": {"x": 1}, "b": {"x": 1}})"), "");
 }
 
 TEST(ParseJson, RefusesNumbersBeyondADouble) {
-  EXPECT_THAT(refusal("{\"a\": 1e999}"), ::testing::HasSubstr("where: ds.json:1:7"));
+  EXPECT_THAT(refusal("{\"a\": 1e999}"), ::testing::HasSubstr("position: ds.json:1:7"));
 }
 
 TEST(ParseJson, RefusesAnEmptyFileAndOneNestedWithoutEnd) {

@@ -30,11 +30,11 @@ TEST(Draw, DependsOnItsArgumentsAlone) {
 
 TEST(Draw, KnowsTwoHundredClassesByDifferentWords) {
   std::set<std::string> words;
-  for (int i = 0; i < kMostDrawnClasses; ++i) {
+  for (int i = 0; i < kMaxDrawnClasses; ++i) {
     words.insert(name_of_drawn(i).words);
   }
 
-  EXPECT_EQ(words.size(), static_cast<size_t>(kMostDrawnClasses));
+  EXPECT_EQ(words.size(), static_cast<size_t>(kMaxDrawnClasses));
   EXPECT_EQ(name_of_drawn(0).id, "n90000000");
   EXPECT_EQ(name_of_drawn(0).words, "plain red disc");
 }

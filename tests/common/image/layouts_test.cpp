@@ -134,8 +134,8 @@ TEST_F(TinyImagenet, GivesTheBytesOfAFileAndReusesTheBuffer) {
 TEST_F(TinyImagenet, OfDrawnImagesIsMadeWhereItIsLookedFor) {
   EXPECT_EQ(drawn_refusal(),
             "74 cannot find generated images in DIR/tiny-imagenet-like\n"
-            "  looked in: DIR/tiny-imagenet-like  (no such directory)\n"
-            "  try:       lockstep data make tiny-imagenet-like --data-dir DIR");
+            "  searched: DIR/tiny-imagenet-like  (no such directory)\n"
+            "  try:      lockstep data make tiny-imagenet-like --data-dir DIR");
 }
 
 TEST_F(TinyImagenet, ListsWhereItWasLookedFor) {
@@ -143,12 +143,12 @@ TEST_F(TinyImagenet, ListsWhereItWasLookedFor) {
 
   EXPECT_EQ(tiny_refusal(),
             "74 cannot find TinyImageNet in DIR\n"
-            "  looked in: DIR/tiny-imagenet-200  (no val/)\n"
-            "  looked in: DIR/tiny-imagenet  (no such directory)\n"
-            "  looked in: DIR/tiny-imagenet-like  (no such directory)\n"
-            "  looked in: DIR  (no train/)\n"
-            "  try:       unpack tiny-imagenet-200.zip in DIR\n"
-            "  try:       lockstep data make tiny-imagenet-like --data-dir DIR, to train on "
+            "  searched: DIR/tiny-imagenet-200  (no val/)\n"
+            "  searched: DIR/tiny-imagenet  (no such directory)\n"
+            "  searched: DIR/tiny-imagenet-like  (no such directory)\n"
+            "  searched: DIR  (no train/)\n"
+            "  try:      unpack tiny-imagenet-200.zip in DIR\n"
+            "  try:      lockstep data make tiny-imagenet-like --data-dir DIR, to train on "
             "generated images");
 }
 
@@ -157,14 +157,14 @@ TEST_F(TinyImagenet, NamesTheLineThatIsWrong) {
   EXPECT_EQ(tiny_refusal(),
             "74 cannot read DIR/tiny-imagenet-200/val/val_annotations.txt: expected lines of "
             "FILE, CLASS and a box, separated by tabs\n"
-            "  at line: 2\n"
-            "  found:   val_1.JPEG n01");
+            "  line:  2\n"
+            "  found: val_1.JPEG n01");
 
   annotate("val_0.JPEG\tn02\n\nval_0.JPEG\tn01\n");
   EXPECT_EQ(
       tiny_refusal(),
       "74 cannot read DIR/tiny-imagenet-200/val/val_annotations.txt: val_0.JPEG appears twice\n"
-      "  at line: 3");
+      "  line: 3");
 
   annotate("val_0.JPEG\tn02\nval_1.JPEG\tn03\n");
   EXPECT_EQ(tiny_refusal(),
@@ -180,26 +180,26 @@ TEST_F(TinyImagenet, NamesTheLineThatIsWrong) {
   annotate("val_0.JPEG\tn02\n");
   EXPECT_EQ(tiny_refusal(),
             "74 cannot use DIR/tiny-imagenet-200/val/images: the class of val_1.JPEG is unknown\n"
-            "  looked in: DIR/tiny-imagenet-200/val/val_annotations.txt");
+            "  searched: DIR/tiny-imagenet-200/val/val_annotations.txt");
 
   remove("tiny-imagenet-200/val/val_annotations.txt");
   EXPECT_EQ(tiny_refusal(),
             "74 cannot use DIR/tiny-imagenet-200/val: the classes of its images are unknown\n"
-            "  looked for: DIR/tiny-imagenet-200/val/val_annotations.txt\n"
-            "  try:        restore the file from tiny-imagenet-200.zip, or move the images to "
+            "  missing: DIR/tiny-imagenet-200/val/val_annotations.txt\n"
+            "  try:     restore the file from tiny-imagenet-200.zip, or move the images to "
             "val/CLASS/");
 
   write("tiny-imagenet-200/wnids.txt", "n02\nn01 goldfish\n");
   EXPECT_EQ(tiny_refusal(),
             "74 cannot read DIR/tiny-imagenet-200/wnids.txt: expected one class per line, "
             "such as n01443537\n"
-            "  at line: 2\n"
-            "  found:   n01 goldfish");
+            "  line:  2\n"
+            "  found: n01 goldfish");
 
   write("tiny-imagenet-200/wnids.txt", "n02\nn01\n\nn02\n");
   EXPECT_EQ(tiny_refusal(),
             "74 cannot read DIR/tiny-imagenet-200/wnids.txt: n02 appears twice\n"
-            "  at line: 4");
+            "  line: 4");
 }
 
 TEST_F(TinyImagenet, NamesTheClassThatIsWrong) {
@@ -210,7 +210,7 @@ TEST_F(TinyImagenet, NamesTheClassThatIsWrong) {
   write((empty / "notes.txt").string());
   EXPECT_EQ(tiny_refusal(),
             "74 cannot use DIR/tiny-imagenet-200/train: class n03 has no images\n"
-            "  looked in: DIR/tiny-imagenet-200/train/n03/images  (for .JPEG, .jpeg and .jpg)");
+            "  searched: DIR/tiny-imagenet-200/train/n03/images  (for .JPEG, .jpeg and .jpg)");
 
   write("tiny-imagenet-200/wnids.txt", "n02\nn01\n");
   EXPECT_EQ(
@@ -279,11 +279,11 @@ TEST_F(Imagenet, SaysThatNumbersAloneTellNoClass) {
 
   EXPECT_EQ(large_refusal(),
             "74 cannot use DIR/ILSVRC/Data/CLS-LOC/val: the classes of its images are unknown\n"
-            "  looked for: LOC_val_solution.csv  (next to or above the images)\n"
-            "  looked for: DIR/ILSVRC/Annotations/CLS-LOC/val\n"
-            "  unusable:   DIR/ILSVRC/ILSVRC2012_validation_ground_truth.txt  (its class "
+            "  missing:  LOC_val_solution.csv  (next to or above the images)\n"
+            "  missing:  DIR/ILSVRC/Annotations/CLS-LOC/val\n"
+            "  unusable: DIR/ILSVRC/ILSVRC2012_validation_ground_truth.txt  (its class "
             "numbers require meta.mat)\n"
-            "  try:        add LOC_val_solution.csv from Kaggle, or move the images to val/CLASS/");
+            "  try:      add LOC_val_solution.csv from Kaggle, or move the images to val/CLASS/");
 }
 
 TEST_F(Imagenet, NamesTheLineThatIsWrong) {
@@ -291,13 +291,13 @@ TEST_F(Imagenet, NamesTheLineThatIsWrong) {
   write("LOC_val_solution.csv", "ImageId,PredictionString\nILSVRC2012_val_00000002 n01\n");
   EXPECT_EQ(large_refusal(),
             "74 cannot read DIR/LOC_val_solution.csv: expected lines of IMAGE,CLASS and boxes\n"
-            "  at line: 2\n"
-            "  found:   ILSVRC2012_val_00000002 n01");
+            "  line:  2\n"
+            "  found: ILSVRC2012_val_00000002 n01");
 
   write("LOC_val_solution.csv", "ILSVRC2012_val_00000002,n01\nILSVRC2012_val_00000002,n01\n");
   EXPECT_EQ(large_refusal(),
             "74 cannot read DIR/LOC_val_solution.csv: ILSVRC2012_val_00000002 appears twice\n"
-            "  at line: 2");
+            "  line: 2");
 }
 
 TEST_F(Imagenet, ListsWhereItWasLookedFor) {
@@ -305,11 +305,11 @@ TEST_F(Imagenet, ListsWhereItWasLookedFor) {
 
   EXPECT_EQ(large_refusal(),
             "74 cannot find ImageNet in DIR\n"
-            "  looked in: DIR/imagenet  (no such directory)\n"
-            "  looked in: DIR/ILSVRC  (no Data/CLS-LOC/val/)\n"
-            "  looked in: DIR/imagenet/ILSVRC  (no such directory)\n"
-            "  looked in: DIR  (neither train/ nor Data/CLS-LOC/train/)\n"
-            "  try:       put train/ and val/ of ImageNet into DIR/imagenet");
+            "  searched: DIR/imagenet  (no such directory)\n"
+            "  searched: DIR/ILSVRC  (no Data/CLS-LOC/val/)\n"
+            "  searched: DIR/imagenet/ILSVRC  (no such directory)\n"
+            "  searched: DIR  (neither train/ nor Data/CLS-LOC/train/)\n"
+            "  try:      put train/ and val/ of ImageNet into DIR/imagenet");
 }
 
 TEST_F(Imagenet, SaysWhenTheArchivesOfClassesAreStillPacked) {

@@ -111,19 +111,19 @@ TEST_F(Pack, IsTheSameWhateverTheNumberOfThreadsAndLeavesNothingElse) {
     files.push_back(encode(jpeg));
   }
   const Shelf store(files);
-  int64_t told = 0;
+  int64_t reported = 0;
 
   const PackReport report =
       write_pack(store,
                  "val",
                  path("new/one.lspack"),
                  {.short_side = 45, .threads = 1, .progress = [&](int64_t done, int64_t) {
-                    told = done;
+                    reported = done;
                   }});
   write_pack(store, "val", path("new/four.lspack"), {.short_side = 45, .threads = 4});
 
   EXPECT_EQ(os::read_file(path("new/one.lspack")), os::read_file(path("new/four.lspack")));
-  EXPECT_EQ(told, 60);
+  EXPECT_EQ(reported, 60);
   EXPECT_EQ(report.images, 60);
   EXPECT_EQ(report.shrunk, 54);
   EXPECT_EQ(report.bytes, fs::file_size(path("new/one.lspack")));
@@ -155,7 +155,7 @@ TEST_F(Pack, IsRefusedWhenItIsCutAtAnyByte) {
   for (size_t size = 16; size < whole.size(); ++size) {
     EXPECT_EQ(refusal(whole.substr(0, size)),
               "74 cannot read bad.lspack: it ends too early: the table of images is missing\n"
-              "  at byte: " +
+              "  byte: " +
                   std::to_string(size) +
                   "\n"
                   "  try:     copy it again, or recreate it with lockstep data pack");
@@ -163,8 +163,8 @@ TEST_F(Pack, IsRefusedWhenItIsCutAtAnyByte) {
   for (const size_t size : {0, 5, 15}) {
     EXPECT_EQ(refusal(whole.substr(0, size)),
               "74 cannot read bad.lspack: it is not a pack of images\n"
-              "  at byte: 0\n"
-              "  try:     lockstep data pack, to create a pack");
+              "  byte: 0\n"
+              "  try:  lockstep data pack, to create a pack");
   }
 }
 
@@ -180,12 +180,12 @@ TEST_F(Pack, IsRefusedWhenAnyByteOfItsTableIsAnother) {
   std::string damaged = whole;
   damaged[table + 3] = 'x';
   EXPECT_THAT(refusal(damaged),
-              HasSubstr("its table of images is damaged\n  at byte:  " + std::to_string(table)));
+              HasSubstr("its table of images is damaged\n  byte:     " + std::to_string(table)));
   damaged = whole;
   damaged[8] = 2;
   EXPECT_EQ(refusal(damaged),
             "74 cannot read bad.lspack: unsupported version\n"
-            "  at byte:  8\n"
+            "  byte:     8\n"
             "  found:    2\n"
             "  expected: 1");
 }
@@ -216,7 +216,7 @@ TEST_F(Pack, SaysWhatItWasPackedFrom) {
                 " and val.lspack, packed from tiny-imagenet-200");
 }
 
-TEST_F(Pack, IsRefusedBesideOneOfOtherClasses) {
+TEST_F(Pack, IsRefusedNextToOneOfOtherClasses) {
   class Other : public Shelf {
    public:
     Other() : Shelf({}) {}

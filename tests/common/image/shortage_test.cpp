@@ -31,8 +31,8 @@ bool can_be_limited() {
 }
 
 void allow_more(uint64_t bytes) {
-  const rlim_t most = address_space_bytes() + bytes;
-  const rlimit limit = {.rlim_cur = most, .rlim_max = most};
+  const rlim_t maximum = address_space_bytes() + bytes;
+  const rlimit limit = {.rlim_cur = maximum, .rlim_max = maximum};
   setrlimit(RLIMIT_AS, &limit);
 }
 

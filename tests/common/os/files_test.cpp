@@ -54,7 +54,7 @@ TEST_F(Files, AreReadAtAnyPlace) {
   EXPECT_EQ(middle, "456");
   EXPECT_THAT([&] { file.read(9, middle.data(), middle.size()); },
               ThrowsMessage<Error>(
-                  Eq("cannot read " + at("file").string() + ": it ends early\n  at: byte 10")));
+                  Eq("cannot read " + at("file").string() + ": it ends early\n  byte: 10")));
 }
 
 TEST_F(Files, NameThePathAndTheReasonWhenTheyFail) {

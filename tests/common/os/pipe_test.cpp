@@ -31,7 +31,7 @@ TEST(Pipe, CarriesBytesAndThenTheEnd) {
   EXPECT_EQ(read_some(pipe.out.number(), text, 100), ReadResult::End);
 }
 
-TEST(Pipe, TellsWhetherItHasAReader) {
+TEST(Pipe, ReportsWhetherItHasAReader) {
   Pipe pipe = make_pipe();
   EXPECT_TRUE(has_reader(pipe.in.number()));
 
@@ -42,7 +42,7 @@ TEST(Pipe, TellsWhetherItHasAReader) {
   EXPECT_TRUE(has_reader(open_for_append(directory.path() / "file").number()));
 }
 
-TEST(Pipe, TellsTheWriterThatItsReaderHasGone) {
+TEST(Pipe, ReportsToTheWriterThatItsReaderIsGone) {
   ignore_signal(SIGPIPE);
   Pipe pipe = make_pipe();
   pipe.out.close();
@@ -50,7 +50,7 @@ TEST(Pipe, TellsTheWriterThatItsReaderHasGone) {
   EXPECT_FALSE(write_all(pipe.in.number(), "hello"));
 }
 
-TEST(WaitFor, TellsWhichAreReadyAndStopsAtTheTimeout) {
+TEST(WaitFor, ReportsTheReadyOnesAndStopsAtTheTimeout) {
   const Pipe quiet = make_pipe();
   const Pipe busy = make_pipe();
   write_all(busy.in.number(), "x");

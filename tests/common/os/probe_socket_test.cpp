@@ -50,13 +50,13 @@ TEST_P(ProbeSocket, CarriesBytesFromAConnectionToItsListener) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ProbeSocket, ::testing::Values("127.0.0.1", "::1"));
 
-TEST(StartConnect, TellsWhatIsWrongAtOnce) {
+TEST(StartConnect, ReportsAnErrorAtOnce) {
   EXPECT_EQ(start_connect({.from = "", .to = "n1", .port = 1}).fault, EAFNOSUPPORT);
   EXPECT_EQ(start_connect({.from = "192.0.2.77", .to = "127.0.0.1", .port = 1}).fault,
             EADDRNOTAVAIL);
 }
 
-TEST(ReceiveSome, TellsAnEnd) {
+TEST(ReceiveSome, ReportsAnEnd) {
   const Listener listener = listen_everywhere();
   Connecting mine = start_connect({.from = "", .to = "127.0.0.1", .port = listener.port});
   ASSERT_TRUE(becomes_ready(mine.socket.number(), true));

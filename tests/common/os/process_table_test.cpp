@@ -34,7 +34,7 @@ class FakeProc {
   TemporaryDirectory root;
 };
 
-TEST(ProcessTable, ReadsWhatTheKernelTells) {
+TEST(ProcessTable, ReadsTheValuesOfTheKernel) {
   const FakeProc proc;
 
   const auto reading = find_process(42, proc.root.path());

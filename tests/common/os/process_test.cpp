@@ -31,13 +31,13 @@ Command shell(const std::string& script) {
           .dies_with_parent = true};
 }
 
-TEST(Child, TellsHowItEnded) {
+TEST(Child, ReportsHowItEnded) {
   EXPECT_EQ(start(shell("exit 0")).wait(), (ExitStatus{.code = 0, .signal = 0}));
   EXPECT_EQ(start(shell("exit 75")).wait(), (ExitStatus{.code = 75, .signal = 0}));
   EXPECT_EQ(start(shell("kill -SEGV $$")).wait(), (ExitStatus{.code = 0, .signal = SIGSEGV}));
 }
 
-TEST(Child, TellsNothingWhileItRuns) {
+TEST(Child, ReportsNothingWhileItRuns) {
   Child child = start(shell("exec sleep 60"));
   EXPECT_EQ(child.find_exit(), std::nullopt);
 
@@ -48,7 +48,7 @@ TEST(Child, TellsNothingWhileItRuns) {
   child.signal(SIGKILL);
 }
 
-TEST(ExitStatus, IsToldAsAShellDoes) {
+TEST(ExitStatus, IsReportedAsByAShell) {
   EXPECT_EQ((ExitStatus{.code = 3, .signal = 0}).shell_code(), 3);
   EXPECT_EQ((ExitStatus{.code = 0, .signal = 9}).shell_code(), 137);
 }
@@ -89,7 +89,7 @@ TEST(Start, BindsToTheProcessorsItNames) {
   EXPECT_EQ(usable_processor_numbers(), usable);
 }
 
-TEST(Start, LeavesTheProcessorsAsTheyAreWhenNobodyNamesAny) {
+TEST(Start, LeavesTheProcessorsUnchangedIfNoneAreGiven) {
   const Command command =
       shell("grep -qx 'Cpus_allowed_list:.*[^0-9]" + format_processors(usable_processor_numbers()) +
             "' /proc/self/status");
@@ -139,7 +139,7 @@ TEST(RunCommand, LooksForTheProgramInThePathThatItGives) {
       [] {
         run_command({"sh"}, {.environment = Environment{{"PATH", "/nowhere"}}});
       },
-      ThrowsMessage<Error>(HasSubstr("looked in: /nowhere  (PATH)")));
+      ThrowsMessage<Error>(HasSubstr("searched: /nowhere  (PATH)")));
 }
 
 // Neither its children nor a closed output keeps it alive; they would last longer than the time
@@ -164,11 +164,11 @@ TEST(RunCommand, IsInTimeWhenItEndsBeforeItsLimit) {
   EXPECT_EQ(result.status.code, 3);
 }
 
-TEST(RunCommand, StopsWhenItIsToldTo) {
-  Pipe told = make_pipe();
-  write_all(told.in.number(), "x");
+TEST(RunCommand, StopsOnRequest) {
+  Pipe stop = make_pipe();
+  write_all(stop.in.number(), "x");
 
-  const CommandResult result = run_command({"sleep", "100"}, {.stop_fd = told.out.number()});
+  const CommandResult result = run_command({"sleep", "100"}, {.stop_fd = stop.out.number()});
 
   EXPECT_TRUE(result.is_stopped);
   EXPECT_FALSE(result.is_out_of_time);
@@ -206,16 +206,16 @@ TEST(KillAllChildren, FindsOrphansWhateverGroupOrSessionTheyAreIn) {
 }
 
 TEST(DiesWithParent, HoldsWhenTheParentIsKilled) {
-  Pipe told = make_pipe();
+  Pipe pids = make_pipe();
   const int parent = fork_process();
   if (parent == 0) {
     const Child child = start(shell("exec sleep 60"));
-    write_all(told.in.number(), std::to_string(child.pid()) + "\n");
+    write_all(pids.in.number(), std::to_string(child.pid()) + "\n");
     std::this_thread::sleep_for(std::chrono::seconds(60));
     leave(0);
   }
   std::string text;
-  read_some(told.out.number(), text, kAtomicBytes);
+  read_some(pids.out.number(), text, kAtomicBytes);
   const int grandchild = std::stoi(text);
   EXPECT_TRUE(lockstep::testing::is_alive(grandchild));
 
@@ -225,7 +225,7 @@ TEST(DiesWithParent, HoldsWhenTheParentIsKilled) {
   EXPECT_EQ(Child(parent).wait().signal, SIGKILL);
 }
 
-TEST(WaitForParent, TellsWhetherTheParentIsTheOneExpected) {
+TEST(WaitForParent, ReportsWhetherTheParentIsTheExpectedOne) {
   EXPECT_TRUE(wait_for_parent(parent_process_id(), std::chrono::milliseconds(0)));
   EXPECT_FALSE(wait_for_parent(process_id(), std::chrono::milliseconds(1)));
 }

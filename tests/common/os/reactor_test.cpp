@@ -47,7 +47,7 @@ TEST_F(ReactorOnPipes, CallsForWritingAndForAnEnd) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST_F(ReactorOnPipes, ForgetsWhatItIsToldToForget) {
+TEST_F(ReactorOnPipes, ForgetsOnRequest) {
   reactor.watch(pipe.out.number(), Reactor::For::Read, [this] { ++calls; });
   write_all(pipe.in.number(), "x");
 
@@ -59,7 +59,7 @@ TEST_F(ReactorOnPipes, ForgetsWhatItIsToldToForget) {
   EXPECT_EQ(calls, 0);
 }
 
-TEST_F(ReactorOnPipes, ReplacesWhatWasToldBefore) {
+TEST_F(ReactorOnPipes, ReplacesEarlierValues) {
   reactor.watch(pipe.out.number(), Reactor::For::Read, [this] { calls += 100; });
   reactor.watch(pipe.out.number(), Reactor::For::Read, [this] { ++calls; });
   write_all(pipe.in.number(), "x");
@@ -88,7 +88,7 @@ TEST_F(ReactorOnPipes, LetsAHandlerForgetAndReplaceItself) {
 
 // Both are ready at the same time. The handler that is called first closes the descriptor of the
 // other, and its number is reused for a new descriptor.
-TEST_F(ReactorOnPipes, CallsNobodyForADescriptorThatIsAnothersNow) {
+TEST_F(ReactorOnPipes, CallsNoHandlerForAReusedDescriptor) {
   Pipe other = make_pipe();
   Pipe fresh;
   int calls_of_fresh = 0;
@@ -128,7 +128,7 @@ TEST_F(ReactorOnPipes, WatchesANumberThatWasClosedWithoutAWordAndOpenedAgain) {
 }
 
 // A wait without an end would exceed the time limit of the test.
-TEST_F(ReactorOnPipes, WaitsNoLongerThanTold) {
+TEST_F(ReactorOnPipes, WaitsNoLongerThanTheTimeout) {
   const auto began = steady_clock::now();
 
   reactor.turn(milliseconds(20));

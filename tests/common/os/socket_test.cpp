@@ -34,7 +34,7 @@ Fd listen_on(int port) {
   return socket;
 }
 
-TEST(FreePort, IsFreeUntilSomebodyListens) {
+TEST(FreePort, IsFreeUntilAProcessListens) {
   const int port = free_port();
   EXPECT_TRUE(is_port_free("127.0.0.1", port));
   EXPECT_FALSE(wait_for_port("127.0.0.1", port, kShort));

@@ -13,7 +13,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-TEST(TcpListeners, TakeAPortThatIsToldOrAnyOne) {
+TEST(TcpListeners, TakeTheGivenPortOrAnyOther) {
   TcpListener any("127.0.0.1", 0);
   EXPECT_GT(any.port(), 0);
   EXPECT_FALSE(is_port_free("127.0.0.1", any.port()));

@@ -32,7 +32,7 @@ class Cancel : public ::testing::Test {
                now += std::chrono::duration<double>(time).count();
                on_turn();
              }},
-        [this](const std::string& text) { told.push_back(text); },
+        [this](const std::string& text) { printed.push_back(text); },
         [this](const std::string& text) { waited = text; });
   }
 
@@ -42,7 +42,7 @@ class Cancel : public ::testing::Test {
   double now = FakeRuns::kNow;
   std::function<void()> on_turn = [] {
   };
-  std::vector<std::string> told;
+  std::vector<std::string> printed;
   std::string waited;
 };
 
@@ -65,7 +65,7 @@ TEST_F(Cancel, AsksTheLeaderAndWaitsForTheEnd) {
   cancel({.is_now = false, .grace_seconds = 5, .who = "me@login"});
 
   EXPECT_THAT(
-      told,
+      printed,
       ElementsAre("stopping train (at most 5 s)", "train has ended: cancelled (exit code 143)"));
   EXPECT_EQ(waited, "train: stopping, 3.0 s");
 }
@@ -75,7 +75,7 @@ TEST_F(Cancel, HasNothingToDoForWhatHasEnded) {
 
   cancel({});
 
-  EXPECT_THAT(told, ElementsAre("train has already ended: done"));
+  EXPECT_THAT(printed, ElementsAre("train has already ended: done"));
   EXPECT_EQ(contract::find_cancel(run), std::nullopt);
 }
 
@@ -85,7 +85,7 @@ TEST_F(Cancel, SaysThatTheLauncherIsGone) {
 
   cancel({});
 
-  EXPECT_THAT(told,
+  EXPECT_THAT(printed,
               ElementsAre("train is lost: the launcher no longer exists (host node-a, last update "
                           "3.0 s ago)"));
 }
@@ -110,7 +110,7 @@ TEST_F(Cancel, SignalsALauncherOfThisMachine) {
   cancel({.is_now = true, .grace_seconds = {}, .who = ""});
 
   EXPECT_EQ(child.wait().signal, SIGQUIT);
-  EXPECT_EQ(told.front(), "killing train");
+  EXPECT_EQ(printed.front(), "killing train");
 }
 
 TEST_F(Cancel, CannotReachASilentLauncher) {

@@ -54,7 +54,7 @@ class RunWithDashboard : public ::testing::Test {
   Launcher launcher_;
 };
 
-TEST_F(RunWithDashboard, TellsItsAddressAndEndsWithTheRun) {
+TEST_F(RunWithDashboard, PrintsItsAddressAndEndsWithTheRun) {
   EXPECT_THAT(wait_for_address(), HasSubstr("dashboard: http://127.0.0.1:"));
   const auto dashboard = find_dashboard(launcher_.process().pid());
   ASSERT_TRUE(dashboard);

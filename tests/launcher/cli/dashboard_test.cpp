@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-cli::DashboardPlace place() {
+cli::DashboardAddress dashboard() {
   return {.address = "127.0.0.1",
           .port = 8265,
           .token = "0123",
@@ -20,22 +20,22 @@ cli::DashboardPlace place() {
           .submit_host = ""};
 }
 
-TEST(DashboardPlace, IsAnAddressAndTheTunnelToIt) {
-  EXPECT_EQ(cli::describe(place()),
+TEST(DashboardAddress, IsAnAddressAndTheTunnelToIt) {
+  EXPECT_EQ(cli::describe(dashboard()),
             "dashboard: http://127.0.0.1:8265/?token=0123\n"
             "  from your own machine, first: ssh -N -L 8265:127.0.0.1:8265 ada@gpu-07\n");
 }
 
-TEST(DashboardPlace, IsReachedThroughTheNodeThatSubmittedTheJob) {
-  cli::DashboardPlace in_a_job = place();
+TEST(DashboardAddress, IsReachedThroughTheNodeThatSubmittedTheJob) {
+  cli::DashboardAddress in_a_job = dashboard();
   in_a_job.submit_host = "login1";
 
   EXPECT_THAT(cli::describe(in_a_job),
               HasSubstr("ssh -N -L 8265:127.0.0.1:8265 -J login1 ada@gpu-07\n"));
 }
 
-TEST(DashboardPlace, SaysWhatListeningForOthersMeans) {
-  cli::DashboardPlace open = place();
+TEST(DashboardAddress, SaysWhatListeningForOthersMeans) {
+  cli::DashboardAddress open = dashboard();
   open.address = "0.0.0.0";
 
   EXPECT_THAT(cli::describe(open), HasSubstr("http://gpu-07:8265/"));

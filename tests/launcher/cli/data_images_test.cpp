@@ -209,11 +209,11 @@ TEST_F(Images, AreRefusedWithWhatWouldDo) {
             "  expected: 0 to 1024\n");
   EXPECT_EQ(refusal({"check", "imagenet"}),
             "74 lockstep: error: cannot find ImageNet in data\n"
-            "  looked in: data/imagenet  (no such directory)\n"
-            "  looked in: data/ILSVRC  (no such directory)\n"
-            "  looked in: data/imagenet/ILSVRC  (no such directory)\n"
-            "  looked in: data  (no such directory)\n"
-            "  try:       put train/ and val/ of ImageNet into data/imagenet\n");
+            "  searched: data/imagenet  (no such directory)\n"
+            "  searched: data/ILSVRC  (no such directory)\n"
+            "  searched: data/imagenet/ILSVRC  (no such directory)\n"
+            "  searched: data  (no such directory)\n"
+            "  try:      put train/ and val/ of ImageNet into data/imagenet\n");
 }
 
 }  // namespace

@@ -229,7 +229,7 @@ TEST_F(GenerateSlurm, MakesAJobOfEachStrategy) {
       AllOf(HasSubstr("# Script 1 of 3."), HasSubstr("deepspeed-2x4"), HasSubstr("horovod-2x4")));
 }
 
-TEST_F(GenerateSlurm, TellsWhoSaidWhat) {
+TEST_F(GenerateSlurm, NamesTheSourceOfEveryValue) {
   const Result result = generate({"-c", "job.yaml", "--dry-run", "--debug", "--qos", "x"});
 
   EXPECT_THAT(result.errors,
@@ -274,14 +274,14 @@ TEST_F(GenerateSlurm, SaysWhatRunsWithoutATrainingCommand) {
   EXPECT_THAT(generate({"-c", "job.yaml", "--dry-run"}).errors, Not(HasSubstr("training_cmd")));
 }
 
-TEST_F(GenerateSlurm, TellsADirectoryFromAFileThatIsNotThere) {
+TEST_F(GenerateSlurm, DistinguishesADirectoryFromAMissingFile) {
   os::make_directories(launcher.path("dir"));
 
   EXPECT_THAT(generate({"-c", "dir"}).errors, HasSubstr("cannot read dir: not a regular file"));
   EXPECT_THAT(generate({"-c", "none"}).errors, HasSubstr("cannot read none: no such file"));
 }
 
-TEST(ASubmission, TellsWhereTheJobWritesAndWhatToTypeNext) {
+TEST(ASubmission, PrintsTheOutputFilesOfTheJobAndTheNextCommands) {
   EXPECT_EQ(cli::describe_submission(job_of("job_name: a\nnum_nodes: 2"), "7"),
             "lockstep: submitted job 7 (a): 8 workers on 2 nodes\n"
             "  log     slurm-job-logs/a-7.out\n"

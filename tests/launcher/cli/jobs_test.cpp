@@ -123,20 +123,20 @@ TEST_F(JobCommands, ReportHowSlurmHasEndedARun) {
   os::make_directories(run.root());
   contract::write_state(run, state);
 
-  const Result told = launcher.run({"report", "4"});
-  EXPECT_EQ(told.status.code, 0) << told.errors;
-  EXPECT_THAT(told.output,
+  const Result by_job = launcher.run({"report", "4"});
+  EXPECT_EQ(by_job.status.code, 0) << by_job.errors;
+  EXPECT_THAT(by_job.output,
               AllOf(HasSubstr("killed: the launcher ended without recording a result"),
                     HasSubstr("Slurm state: timed out"),
                     HasSubstr("--requeue")));
   fake_gone();
-  const Result untold = launcher.run({"report", "runs/train"});
-  EXPECT_EQ(untold.status.code, 0) << untold.errors;
-  EXPECT_THAT(untold.output,
+  const Result by_directory = launcher.run({"report", "runs/train"});
+  EXPECT_EQ(by_directory.status.code, 0) << by_directory.errors;
+  EXPECT_THAT(by_directory.output,
               HasSubstr("no state of job 4 from Slurm: cannot find the job or run '4'"));
 }
 
-TEST_F(JobCommands, RefuseAJobThatNobodyKnows) {
+TEST_F(JobCommands, RefuseAnUnknownJob) {
   for (const std::string command : {"status", "logs", "cancel", "report"}) {
     const Result result = launcher.run({command, "4711"});
     EXPECT_EQ(result.status.code, 64) << command;
@@ -278,7 +278,7 @@ TEST_F(JobCommands, CannotEndTheJobOfAnother) {
   EXPECT_THAT(result.errors, HasSubstr("cannot cancel job 4: permission denied"));
 }
 
-TEST_F(JobCommands, GiveNoGraceThatNobodyKeeps) {
+TEST_F(JobCommands, GiveNoGracePeriodWithoutARun) {
   fake_job(kRunningJob);
   const Result result = launcher.run({"cancel", "--grace", "5", "4"});
   EXPECT_EQ(result.status.code, 64);

@@ -74,7 +74,7 @@ TEST(Runs, MayStillBeToCome) {
 TEST(Runs, AreProposedWhenAWordMeansNone) {
   const FakeRuns runs;
   EXPECT_THAT([&] { run_named("", runs.here()); },
-              ThrowsMessage<Error>(HasSubstr("cannot find a run below ./runs\n  looked in: ")));
+              ThrowsMessage<Error>(HasSubstr("cannot find a run below ./runs\n  searched: ")));
 
   runs.add("train-1");
   try {

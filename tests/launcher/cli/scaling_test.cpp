@@ -105,8 +105,8 @@ TEST(ScalingCommand, SaysHowToSubmitATestThatHasNotRun) {
   EXPECT_EQ(none.status.code, 64);
   EXPECT_EQ(none.errors,
             fmt::format("lockstep: error: cannot find a run of the scaling test of job.yaml\n"
-                        "  looked for: {}/runs/ddp-1x2-$SLURM_JOB_ID and others  (default)\n"
-                        "  try:        lockstep submit -c job.yaml\n",
+                        "  missing: {}/runs/ddp-1x2-$SLURM_JOB_ID and others  (default)\n"
+                        "  try:     lockstep submit -c job.yaml\n",
                         std::filesystem::canonical(launcher.path(".")).string()));
   EXPECT_THAT(launcher.run({"scaling", "-c", "one.yaml"}).errors,
               AllOf(HasSubstr("torchrun, which creates no run directory  (one.yaml:2:"),

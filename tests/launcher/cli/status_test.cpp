@@ -63,8 +63,8 @@ TEST_F(Status, OfManyIsATable) {
   testing::expect_golden(status_table(find_runs(runs.here()), kNow), "status_table.txt");
 }
 
-TEST_F(Status, OfAProgramThatTellsItsStepsByItsOutputHasThem) {
-  const auto run = runs.add("told", FakeRuns::state("told"));
+TEST_F(Status, OfAProgramThatPrintsItsStepsHasThem) {
+  const auto run = runs.add("reported", FakeRuns::state("reported"));
   os::make_directories(run.output_metrics(0).parent_path());
   const auto metric = [](const char* name, const char* value) {
     return fmt::format(
@@ -80,10 +80,11 @@ TEST_F(Status, OfAProgramThatTellsItsStepsByItsOutputHasThem) {
                  metric("step", "19") + metric("loss", "2.5") + metric("loss", "0.25") +
                      "{\"event\":\"metric\",\"ti");
 
-  const cli::Run told = read_run(run.root());
-  EXPECT_THAT(status_page(told, kNow), ::testing::HasSubstr("\nprogress   step 19, loss 0.25\n"));
-  EXPECT_THAT(status_json(told, kNow), ::testing::HasSubstr("\"step\": 19"));
-  EXPECT_THAT(status_table(std::span(&told, 1), kNow), ::testing::HasSubstr("  19    0.25\n"));
+  const cli::Run reported = read_run(run.root());
+  EXPECT_THAT(status_page(reported, kNow),
+              ::testing::HasSubstr("\nprogress   step 19, loss 0.25\n"));
+  EXPECT_THAT(status_json(reported, kNow), ::testing::HasSubstr("\"step\": 19"));
+  EXPECT_THAT(status_table(std::span(&reported, 1), kNow), ::testing::HasSubstr("  19    0.25\n"));
 }
 
 TEST_F(Status, OfOneIsAPage) {

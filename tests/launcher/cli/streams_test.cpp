@@ -64,7 +64,7 @@ TEST_F(Streams, ThatAreFullAreAnError) {
   }
 }
 
-TEST_F(Streams, ThatNobodyReadsAreNone) {
+TEST_F(Streams, AreNotCreatedWithoutAReader) {
   ASSERT_EQ(shell("lockstep run --run-dir runs/one sh -c 'echo hello'").status.code, 0);
 
   // Outputs larger and smaller than the buffer of stdio, to a reader that has certainly exited.
@@ -119,7 +119,7 @@ TEST_F(Streams, OfFilesThatMayGrowNoMoreEndNoRun) {
 }
 
 // The failure report shows only output of the current run.
-TEST_F(Streams, OfAnEarlierRunAreNotToldAsAWorkersLastWords) {
+TEST_F(Streams, OfAnEarlierRunAreNotReportedAsLastWordsOfAWorker) {
   shell("lockstep run --run-dir run sh -c 'echo OLD LINE; echo MemoryError: old; exit 1'");
 
   const os::CommandResult again = shell("lockstep run --run-dir run sh -c 'exit 3'");

@@ -100,12 +100,12 @@ TEST_F(ForTensorboard, RefusesWhatCannotBe) {
   fake_run_.write_all();
   EXPECT_EQ(launcher_.run({"export", "--follow", run()}).errors,
             "lockstep: error: --follow is not available for csv\n"
-            "  asked: --follow with --format csv  (command line)\n"
-            "  try:   --format tensorboard --follow, or drop --follow\n");
+            "  requested: --follow with --format csv  (command line)\n"
+            "  try:       --format tensorboard --follow, or drop --follow\n");
   EXPECT_EQ(launcher_.run({"export", "--format", "tensorboard", "--wait", run()}).errors,
             "lockstep: error: --wait requires --follow\n"
-            "  asked: --wait without --follow  (command line)\n"
-            "  try:   --format tensorboard --follow --wait\n");
+            "  requested: --wait without --follow  (command line)\n"
+            "  try:       --format tensorboard --follow --wait\n");
   EXPECT_THAT(launcher_.run({"export", "--format", "tensorboard", "--series", "los", run()}).errors,
               HasSubstr("no series matches 'los'"));
   std::ofstream(launcher_.path("taken")) << "a file";

@@ -42,7 +42,7 @@ TEST(Interpolate, ProposesTheClosestKey) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("unknown key 'num_node'"));
-    EXPECT_THAT(error.what(), HasSubstr("try:   ${num_nodes}"));
+    EXPECT_THAT(error.what(), HasSubstr("try:      ${num_nodes}"));
     EXPECT_THAT(error.what(), HasSubstr("$${num_node} if the shell is to"));
   }
 }

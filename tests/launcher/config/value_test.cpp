@@ -16,8 +16,8 @@ TreeNode node(const std::string& yaml) {
 }
 
 TEST(ReadWhole, TakesNumbersWithinBounds) {
-  EXPECT_EQ(read_whole(node("4"), "num_nodes", {.least = 1}), 4);
-  EXPECT_THAT([] { read_whole(node("0"), "num_nodes", {.least = 1, .most = 9}); },
+  EXPECT_EQ(read_whole(node("4"), "num_nodes", {.minimum = 1}), 4);
+  EXPECT_THAT([] { read_whole(node("0"), "num_nodes", {.minimum = 1, .maximum = 9}); },
               ThrowsMessage<Error>(AllOf(HasSubstr("cannot understand num_nodes '0'"),
                                          HasSubstr("expected: a whole number from 1 to 9"),
                                          HasSubstr("'0'  (job.yaml:1:6)"))));

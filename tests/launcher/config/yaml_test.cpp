@@ -39,7 +39,7 @@ TEST(ParseYaml, AdvisesOnTheFaultThatIsThere) {
   EXPECT_THAT(refusal("a: b: c\n"), HasSubstr("quote values that contain"));
 }
 
-TEST(ParseYaml, RefusesASecondPartThatNobodyWouldRead) {
+TEST(ParseYaml, RefusesASecondPartThatWouldNotBeRead) {
   EXPECT_THAT(refusal("a: 1\n---\nb: 2\n"), HasSubstr("more than one document"));
   EXPECT_EQ(refusal("---\na: 1\n"), "");
   EXPECT_EQ(refusal(""), "");
@@ -79,8 +79,8 @@ TEST(RequireKnown, NamesPlaceAndClosestKey) {
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),
               "cannot read job.yaml: unknown key 'num_node'\n"
-              "  where: job.yaml:2:1\n"
-              "  try:   num_nodes");
+              "  position: job.yaml:2:1\n"
+              "  try:      num_nodes");
   }
 }
 
@@ -91,7 +91,7 @@ TEST(RequireKnown, NamesAllWhereNoneIsClose) {
     require_known(map, known);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("known: time, partition"));
+    EXPECT_THAT(error.what(), HasSubstr("available: time, partition"));
   }
 }
 

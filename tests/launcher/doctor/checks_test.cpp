@@ -79,7 +79,7 @@ TEST(SlurmCheck, NamesNodesThatDoNotAnswer) {
   expect_bad(of_subject(check_slurm(facts), "nodes"), Severity::Broken, "n2", "doctor --quick");
 }
 
-TEST(SlurmCheck, TellsWhyAgentsCouldNotBeStarted) {
+TEST(SlurmCheck, ReportsWhyAgentsCouldNotBeStarted) {
   Facts facts = healthy_facts();
   facts.cross_node.fault = "srun exited with code 1: Invalid account";
   expect_bad(of_subject(check_slurm(facts), "agents"), Severity::Broken, "Invalid account", "srun");
@@ -138,7 +138,7 @@ TEST(SlurmCheck, SeesMemoryThatWasAskedForTwice) {
              "unset SLURM_MEM_PER_CPU");
 }
 
-TEST(SlurmCheck, TellsWhatLockstepRunWouldRefuse) {
+TEST(SlurmCheck, ReportsWhatLockstepRunWouldReject) {
   Facts facts = healthy_facts();
   facts.slurm.fault_of_job = "cannot read SLURM_NTASKS='x'\n  found: 'x'";
   const Finding finding = of_subject(check_job(facts.slurm), "job");
@@ -289,7 +289,7 @@ TEST(GpuCheck, ReadsTheVisibleOnes) {
   EXPECT_EQ(of_subject(check_gpus(node), "visible").severity, Severity::Ok);
 }
 
-TEST(GpuCheck, TellsOfErrorsAndASlowDriver) {
+TEST(GpuCheck, ReportsErrorsAndASlowDriver) {
   NodeFacts node = healthy_node("n1");
   node.gpu.gpus[0].uncorrected_errors = 2;
   node.gpu.gpus[0].persistence = false;
@@ -343,7 +343,7 @@ TEST(SoftwareCheck, SeesNodesThatDiffer) {
              "on all");
 }
 
-TEST(SoftwareCheck, TellsWhatPythonComplainsOf) {
+TEST(SoftwareCheck, ReportsTheErrorOfPython) {
   Facts facts = healthy_facts();
   for (NodeFacts& node : facts.nodes) {
     node.software.python.torch = "";
@@ -399,7 +399,7 @@ TEST(LimitCheck, WantsLockedMemoryForRdmaOnly) {
              "ulimit -l unlimited");
 }
 
-TEST(SurroundingsCheck, SeesWhatContainersAndModulesLack) {
+TEST(EnvironmentCheck, SeesWhatContainersAndModulesLack) {
   NodeFacts node = healthy_node("n1");
   node.place.user_namespaces = 0;
   node.place.has_module_command = false;
@@ -414,7 +414,7 @@ TEST(SurroundingsCheck, SeesWhatContainersAndModulesLack) {
   expect_bad(of_subject(findings, "environment"), Severity::Warning, "both", "deactivate");
 }
 
-TEST(SurroundingsCheck, SeesDirectoriesThatAreNotShared) {
+TEST(EnvironmentCheck, SeesDirectoriesThatAreNotShared) {
   NodeFacts node = healthy_node("n1");
   node.place.sees_home = node.place.sees_directory = false;
   expect_bad(of_subject(check_surroundings(node), "shared home"),
@@ -427,7 +427,7 @@ TEST(SurroundingsCheck, SeesDirectoriesThatAreNotShared) {
              "submit from");
 }
 
-TEST(SurroundingsCheck, NamesTheNodeWithLeastSpace) {
+TEST(EnvironmentCheck, NamesTheNodeWithTheMinimumOfFreeSpace) {
   std::vector<NodeFacts> nodes = {healthy_node("n1"), healthy_node("n2")};
   nodes[1].place.temp.free = kGiB / 2;
   expect_bad(of_subject(check_space(nodes), "temporary"),

@@ -29,7 +29,7 @@ TEST(Collect, ReadsGpusThroughTheDriversLibrary) {
   EXPECT_EQ(facts.driver, "550.54.15");
   EXPECT_EQ(facts.cuda_of_driver, 12040);
   ASSERT_EQ(facts.gpus.size(), 2U);
-  EXPECT_EQ(facts.gpus[1].name, "Made-up GPU");
+  EXPECT_EQ(facts.gpus[1].name, "Fake GPU");
   EXPECT_EQ(facts.gpus[1].uncorrected_errors, 3);
   EXPECT_EQ(facts.gpus[1].persistence, std::nullopt);  // not supported by this driver
   EXPECT_EQ(facts.granted, 2);
@@ -70,13 +70,13 @@ TEST(Collect, FindsVersionsInWhatProgramsSay) {
 TEST(Collect, KeepsNoPassword) {
   EXPECT_EQ(doctor::without_password("http://me:se@cret@proxy:3128"), "http://***@proxy:3128");
   EXPECT_EQ(doctor::without_password("http://proxy:3128"), "http://proxy:3128");
-  const doctor::PlaceFacts place =
-      doctor::collect_place({{"https_proxy", "http://me:secret@proxy:1"}}, {.is_quick = true});
+  const doctor::EnvironmentFacts place = doctor::collect_environment(
+      {{"https_proxy", "http://me:secret@proxy:1"}}, {.is_quick = true});
   EXPECT_EQ(place.proxies.at("https_proxy"), "http://***@proxy:1");
 }
 
 // Quick means that no other program is started. All that could be are fakes that leave a file.
-TEST(Collect, OfANodeIsQuickAndTellsNoSecrets) {
+TEST(Collect, OfANodeIsQuickAndContainsNoSecrets) {
   const os::TemporaryDirectory directory;
   const fs::path started = directory.path() / "started";
   for (const char* name : {"apptainer",
@@ -108,13 +108,13 @@ TEST(Collect, OfANodeIsQuickAndTellsNoSecrets) {
 
 TEST(Question, AboutTheClockIsAnsweredWithTheTime) {
   const double before = wall_time();
-  const auto told = doctor::find_clock(doctor::answer(doctor::clock_question()));
-  ASSERT_TRUE(told);
-  EXPECT_GE(*told, before - 0.001);
-  EXPECT_LE(*told, wall_time() + 0.001);
+  const auto reported = doctor::find_clock(doctor::answer(doctor::clock_question()));
+  ASSERT_TRUE(reported);
+  EXPECT_GE(*reported, before - 0.001);
+  EXPECT_LE(*reported, wall_time() + 0.001);
 }
 
-TEST(Question, ThatNobodyUnderstandsHasNoAnswer) {
+TEST(Question, ThatIsUnknownHasNoAnswer) {
   EXPECT_EQ(doctor::answer("what?"), "");
   EXPECT_EQ(doctor::answer("{\"what\": \"else\"}"), "");
   EXPECT_EQ(doctor::find_gid(doctor::answer(doctor::gid_question("lo"))), std::nullopt);

@@ -25,7 +25,7 @@ inline doctor::NodeFacts healthy_node(const std::string& name, int number = 1) {
               .fault = "",
               .driver = "550.54.15",
               .cuda_of_driver = 12040,
-              .gpus = {{.name = "Made-up GPU",
+              .gpus = {{.name = "Fake GPU",
                         .memory_bytes = 80 * kGiB,
                         .ecc = true,
                         .persistence = true,

@@ -34,7 +34,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
 }
 
 int nvmlDeviceGetName(void* /*device*/, char* text, unsigned bytes) {
-  std::strncpy(text, "Made-up GPU", bytes);
+  std::strncpy(text, "Fake GPU", bytes);
   return 0;
 }
 

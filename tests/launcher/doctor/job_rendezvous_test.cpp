@@ -69,7 +69,7 @@ TEST(JobRendezvous, WhoseInterfacesHaveSeveralNamesSaysSo) {
   EXPECT_THAT(doctor::remarks_on(rendezvous), ElementsAre(HasSubstr("eth1, fab0")));
 }
 
-TEST(JobRendezvous, TellsTheGidThatAllNodesHave) {
+TEST(JobRendezvous, ReportsTheGidThatAllNodesHave) {
   JobRendezvous rendezvous = two_nodes();
   rendezvous.nodes[0].roce_gid = rendezvous.nodes[1].roce_gid = 3;
   EXPECT_THAT(doctor::variables_of(rendezvous, {}), Contains(Pair("NCCL_IB_GID_INDEX", "3")));

@@ -35,7 +35,7 @@ TEST(EventStore, IsEmptyWhereThereIsNothingYet) {
   EXPECT_THAT(store.marks(), IsEmpty());
 }
 
-TEST(EventStore, TellsHowTheGangAndItsRanksAreDoing) {
+TEST(EventStore, ReportsTheStateOfTheRunAndOfItsRanks) {
   const FakeRun fake_run;
   fake_run.write_all();
   EventStore store(fake_run.run());

@@ -33,7 +33,7 @@ TEST(HeatOfRanks, HasNoMoreColumnsThanAsked) {
   EXPECT_EQ(make_heat({0, 1}, {line, line}, 120).times.size(), 120U);
 }
 
-TEST(HeatOfRanks, LeavesWhatNobodyToldEmpty) {
+TEST(HeatOfRanks, LeavesUnreportedValuesEmpty) {
   const Heat heat = make_heat({0, 1}, {curve({1, 1}), {}}, 100);
 
   EXPECT_THAT(heat.percents[1], ElementsAre(std::nullopt, std::nullopt));

@@ -32,7 +32,7 @@ class LogPages : public ::testing::Test {
 TEST_F(LogPages, BeginWithTheNewestLines) {
   write("one\ntwo\nthree\n");
 
-  const LogPage page = read_log(path(), {.search = "", .after = {}, .most_lines = 2});
+  const LogPage page = read_log(path(), {.search = "", .after = {}, .max_lines = 2});
 
   EXPECT_THAT(
       page.lines,
@@ -57,7 +57,7 @@ TEST_F(LogPages, HaveTheLinesWithAWordInAnyCase) {
 
   EXPECT_THAT(texts(read_log(path(), {.search = "loss", .after = {}})),
               ElementsAre("Loss 1", "loss 2", "LOSS 3"));
-  EXPECT_THAT(texts(read_log(path(), {.search = "loss", .after = 7, .most_lines = 1})),
+  EXPECT_THAT(texts(read_log(path(), {.search = "loss", .after = 7, .max_lines = 1})),
               ElementsAre("loss 2"));
   EXPECT_THAT(texts(read_log(path(), {.search = ".*", .after = {}})), IsEmpty());
 }
@@ -70,7 +70,7 @@ TEST_F(LogPages, OfALongFileAreReadFromNearItsEnd) {
   write(text);
 
   const LogPage page =
-      read_log(path(), {.search = "line", .after = {}, .most_lines = 500, .most_bytes = 20});
+      read_log(path(), {.search = "line", .after = {}, .max_lines = 500, .max_bytes = 20});
 
   EXPECT_THAT(texts(page), ElementsAre("line 998", "line 999"));
   EXPECT_GT(page.searched_from, 0U);

@@ -67,7 +67,7 @@ TEST_F(Screen, FitsIntoASmallTerminal) {
   }
 }
 
-TEST_F(Screen, SaysThatNobodyHasToldYet) {
+TEST_F(Screen, SaysThatNoRankHasReportedYet) {
   snapshot_ = {};
   EXPECT_THAT(show({}, {.columns = 80, .rows = 0}), HasSubstr("no rank has reported yet"));
 }
@@ -142,7 +142,7 @@ TEST(Drawing, FillsBarsInEighths) {
   EXPECT_EQ(bar(0.5, 0), "");
 }
 
-TEST(Drawing, DrawsACurveFromLeastToGreatest) {
+TEST(Drawing, DrawsACurveFromMinimumToMaximum) {
   EXPECT_EQ(curve(std::vector<double>{0, 1, 3.5, 7, std::numeric_limits<double>::quiet_NaN()}),
             "▁▂▅█ ");
   EXPECT_EQ(curve(std::vector<double>{2, 2}), "▁▁");

@@ -68,7 +68,7 @@ TEST_F(SiteOfRuns, ListsThem) {
   EXPECT_EQ(runs[0]["name"], "train-a");
 }
 
-TEST_F(SiteOfRuns, TellsHowARunIsDoing) {
+TEST_F(SiteOfRuns, ReportsTheProgressOfARun) {
   const Json json = ask("/api/snapshot", {{"run", "0"}});
 
   EXPECT_EQ(json["latest"]["step"], 4);
@@ -200,7 +200,7 @@ TEST_F(SiteOfRuns, RefusesInOneSentence) {
   }
 }
 
-TEST_F(SiteOfRuns, TellsWhenThereIsNews) {
+TEST_F(SiteOfRuns, ReportsNewData) {
   const auto page = site();
   const uint64_t before = page->version();
 

@@ -186,7 +186,7 @@ TEST_F(Tensorboard, ForgetsWhatIsDoneAgainAfterARestart) {
                           "loss 6"));
 }
 
-TEST_F(Tensorboard, TellsARestartThatNoStepFollowed) {
+TEST_F(Tensorboard, ReportsARestartThatNoStepFollowed) {
   fake_run_.start(0, FakeRun::kStart + 9);
   fake_run_.step(0, 3);
   fake_run_.start(0, FakeRun::kStart + 13, 2);
@@ -226,7 +226,7 @@ TEST_F(Tensorboard, ForgetsWhatAnOutputSaysAgain) {
           "output/step 10", "output/step 20", "forget 15", "output/step 15", "output/loss 15"));
 }
 
-TEST_F(Tensorboard, CountsWhereNobodyTellsSteps) {
+TEST_F(Tensorboard, CountsEventsWithoutSteps) {
   metric(1, "loss", "2.5");
   metric(2, "loss", "2");
   metric(2.5, "accuracy", "0.5");
@@ -245,7 +245,7 @@ TEST_F(Tensorboard, ReplacesItsOwnFilesAndNoOthers) {
   const std::filesystem::path earlier = directory() / "events.out.tfevents.1706693399.a.1.lockstep";
   const std::filesystem::path other = directory() / "events.out.tfevents.1706693399.a.1.0";
   std::filesystem::rename(first, earlier);
-  std::ofstream(other) << "of somebody else";
+  std::ofstream(other) << "of another user";
 
   write_once();
   EXPECT_FALSE(std::filesystem::exists(earlier));

@@ -34,7 +34,7 @@ void expect_refused(Action action,
                   AllOf(HasSubstr(sentence), HasSubstr(one), HasSubstr(other), HasSubstr("try:"))));
 }
 
-TEST(LaunchMode, IsThisMachineWhenNobodySaysOtherwise) {
+TEST(LaunchMode, IsThisMachineByDefault) {
   const LaunchPlan plan = make_plan(ask({"a"}), quiet_machine());
 
   EXPECT_EQ(plan.mode.value, LaunchMode::Local);
@@ -304,7 +304,7 @@ TEST(LaunchMode, RefusesWhatTheStepContradicts) {
       "2 nodes: n[1-2]  (Slurm step 4711.0)");
 }
 
-TEST(LaunchMode, RefusesSeveralNodesThatNobodyNames) {
+TEST(LaunchMode, RefusesSeveralNodesWithoutNames) {
   Request request = ask({"a"});
   request.nnodes = by_flag("2");
   EXPECT_THAT([&] { make_plan(request, quiet_machine()); },

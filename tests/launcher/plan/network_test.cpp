@@ -180,7 +180,7 @@ TEST(FindNetworks, LeavesOutAddressesThatTwoMachinesHave) {
 
   offers = offer({{docker}, {docker}});
   EXPECT_THAT(found(offers), IsEmpty());
-  offers[0].machine = offers[1].machine = "";  // nobody knows
+  offers[0].machine = offers[1].machine = "";  // unknown
   EXPECT_THAT(found(offers), IsEmpty());
 }
 
@@ -198,13 +198,13 @@ TEST(FindNetworks, HasLoopbackFirstForAgentsOfOneMachineOnly) {
   EXPECT_THAT(found({}), IsEmpty());
 }
 
-TEST(PeersToTry, AreAllOthersInASmallGang) {
+TEST(PeersToTry, AreAllOthersInASmallRun) {
   EXPECT_THAT(peers_to_try(0, 1), IsEmpty());
   EXPECT_THAT(peers_to_try(1, 4), ElementsAre(2, 3, 0));
   EXPECT_EQ(peers_to_try(31, 32).size(), 31U);
 }
 
-TEST(PeersToTry, AreFewAndReachEverybodyInALargeGang) {
+TEST(PeersToTry, AreFewAndReachEveryNodeInALargeRun) {
   EXPECT_THAT(peers_to_try(32, 33), ElementsAre(0, 1, 3, 7, 15, 31));
   for (const int count : {33, 100, 1000}) {
     std::vector<int> steps(static_cast<size_t>(count), -1);

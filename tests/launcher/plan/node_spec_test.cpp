@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "common/cluster/task_place.h"
+#include "common/cluster/launcher_task.h"
 
 namespace lockstep::plan {
 namespace {
@@ -55,8 +55,8 @@ class OrdersOfTwoNodes : public ::testing::Test {
     std::vector<os::Environment> all;
     for (const int slot : {0, 1}) {
       const NodeSpec spec = maker.spec_of(slot);
-      for (const contract::WorkerPlace& place : spec.places()) {
-        all.push_back(worker_environment(spec, place, agents_own));
+      for (const contract::WorkerSpec& worker_spec : spec.worker_specs()) {
+        all.push_back(worker_environment(spec, worker_spec, agents_own));
       }
     }
     return all;
@@ -119,7 +119,7 @@ TEST_F(OrdersOfTwoNodes, LetOneNodeServeHorovod) {
   EXPECT_FALSE(maker.spec_of(1).serves_horovod());
 }
 
-TEST_F(OrdersOfTwoNodes, LetNobodyServeHorovodWhereNoAgentStays) {
+TEST_F(OrdersOfTwoNodes, StartNoHorovodServerWhereNoAgentStays) {
   plan.mode.value = LaunchMode::Task;
 
   EXPECT_FALSE(NodeSpecMaker(plan, layout).spec_of(0).serves_horovod());
@@ -177,13 +177,13 @@ TEST_F(OrdersOfTwoNodes, LeaveATaskWhatMpiNeeds) {
   const NodeSpec spec = NodeSpecMaker(plan, layout).spec_of(0);
 
   const os::Environment environment =
-      task_environment(spec, spec.places().at(1), {{"PMIX_NAMESPACE", "x"}, {"RANK", "77"}});
+      task_environment(spec, spec.worker_specs().at(1), {{"PMIX_NAMESPACE", "x"}, {"RANK", "77"}});
 
   EXPECT_THAT(environment, Contains(Pair("PMIX_NAMESPACE", "x")));
   EXPECT_THAT(environment, Contains(Pair("RANK", "1")));
 }
 
-TEST_F(OrdersOfTwoNodes, AreTheSameForTheSeatsOfALargeGang) {
+TEST_F(OrdersOfTwoNodes, AreTheSameForTheNodeSlotsOfALargeRun) {
   layout.slots.assign(3000, layout.slots[1]);
   const NodeSpecMaker maker(plan, layout);
 

@@ -296,7 +296,7 @@ TEST(MakePlan, TakesEveryValueWithItsSource) {
   EXPECT_EQ(plan.ssh_identity.value, "/home/me/keys/id");
   EXPECT_EQ(plan.run_directory, from_flag<std::string>("/home/out", "--run-dir"));
   EXPECT_EQ(plan.output.log_dir, "/home/me/logs");
-  EXPECT_EQ(plan.output.redirects.otherwise, 3);
+  EXPECT_EQ(plan.output.redirects.fallback, 3);
   EXPECT_EQ(plan.output.tee.by_local, (std::map<int, int>{{0, 1}, {2, 3}}));
   EXPECT_THAT(plan.output.local_ranks_filter, ElementsAre(0, 2));
   EXPECT_EQ(plan.output.output_filename, "/abs/out");
@@ -306,14 +306,14 @@ TEST(MakePlan, TakesEveryValueWithItsSource) {
       ElementsAre("--ssh-identity-file keys/id is not needed: no host is started over ssh"));
 }
 
-TEST(MakePlan, PutsStreamsIntoTheRunDirectoryWhenNobodyNamesAnother) {
+TEST(MakePlan, PutsStreamsIntoTheRunDirectoryByDefault) {
   Request request = ask({"a"});
   request.tee = by_flag("3");
   request.run_dir = by_flag("r");
   EXPECT_EQ(make_plan(request, quiet_machine()).output.log_dir, "/home/me/r/streams");
 }
 
-TEST(MakePlan, ReadsTheMeetingsRules) {
+TEST(MakePlan, ReadsTheRulesOfTheRendezvous) {
   Request request = ask({"a"});
   request.nnodes = by_flag("2");
   request.rdzv_endpoint = by_flag("n1");

@@ -33,7 +33,7 @@ TEST(RequeueRules, AreThereOnlyWhenAsked) {
   EXPECT_EQ(make_plan(ask({"./train"}), in_batch_script()).requeue, std::nullopt);
 }
 
-TEST(RequeueRules, AreGoneWhereSomebodySaysNo) {
+TEST(RequeueRules, AreAbsentIfDisabled) {
   Request request = ask_to_requeue();
   request.is_no_requeue = true;
   request.max_requeues = by_flag("5");
@@ -50,7 +50,7 @@ TEST(RequeueRules, NameTheJobAndTheSignal) {
   ASSERT_TRUE(plan.requeue);
   EXPECT_EQ(plan.requeue->job, "4711");
   EXPECT_EQ(plan.requeue->signal.value, SIGUSR1);
-  EXPECT_EQ(plan.requeue->most.value, 0);
+  EXPECT_EQ(plan.requeue->maximum.value, 0);
   EXPECT_EQ(plan.requeue->end_time, 1706700000);
   EXPECT_EQ(plan.requeue->progress_file, "");
 }
@@ -63,7 +63,7 @@ TEST(RequeueRules, TakeWhatIsAsked) {
   const LaunchPlan plan = make_plan(request, in_batch_script());
 
   EXPECT_EQ(plan.requeue->signal.value, SIGUSR2);
-  EXPECT_EQ(plan.requeue->most.value, 5);
+  EXPECT_EQ(plan.requeue->maximum.value, 5);
   EXPECT_EQ(plan.requeue->progress_file, "/home/me/out/last.pt");
   EXPECT_EQ(parse_plan(to_json(plan)), plan);
   EXPECT_THAT(describe(plan), AllOf(HasSubstr("job 4711 at SIGUSR2"), HasSubstr("out/last.pt")));

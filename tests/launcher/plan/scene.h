@@ -60,7 +60,7 @@ inline HostEnvironment in_slurm_step(std::vector<std::string> nodes, int tasks_p
 
 inline HostEnvironment under_mpirun(int size, int local_size, int rank) {
   HostEnvironment here = quiet_machine();
-  cluster::TaskPlace task;
+  cluster::LauncherTask task;
   task.launcher = "Open MPI";
   task.run = "prte-1@1";
   task.rank = rank;

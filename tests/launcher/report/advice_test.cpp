@@ -254,7 +254,7 @@ TEST(Advice, HasACaseForEveryRule) {
   }
 }
 
-TEST(Advice, TellsTheNumbersAndWhatToType) {
+TEST(Advice, ReportsTheNumbersAndTheCommandToUse) {
   Training shape;
   shape.utilisation_of = {{2, 0.2}};
   shape.data_of = {{2, 0.6}};
@@ -281,7 +281,7 @@ TEST(Advice, TellsTheNumbersAndWhatToType) {
   EXPECT_THAT(cores.tries, Contains(HasSubstr("--cpus-per-task 9")));
 }
 
-TEST(Advice, TellsHeatFromAPowerLimitAndAProgramFromAGpu) {
+TEST(Advice, DistinguishesHeatFromAPowerLimitAndAProgramFromAGpu) {
   Training hot;
   heat_up(hot, 1000);
   const Advice throttled = advice_of(FakeTraining(hot), "gpu-throttled");

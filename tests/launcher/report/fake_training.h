@@ -95,9 +95,9 @@ class FakeTraining {
 
  private:
   template <typename Value>
-  static Value of(const std::map<int, Value>& some, int number, Value otherwise) {
+  static Value of(const std::map<int, Value>& some, int number, Value fallback) {
     const auto found = some.find(number);
-    return found == some.end() ? otherwise : found->second;
+    return found == some.end() ? fallback : found->second;
   }
 
   contract::Event step(int rank, int second) const {

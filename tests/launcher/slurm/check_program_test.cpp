@@ -57,7 +57,7 @@ TEST(AShellCommand, KnowsPipesAndQuotesThatAreOpen) {
 TEST(ATrainingCommand, IsRefusedIfTheLauncherWouldStartSomethingElse) {
   EXPECT_THAT(refusal_of("training_cmd: |\n  train.py --a 1\n  --b 2\n"),
               AllOf(HasSubstr("training_cmd must be a single command"),
-                    HasSubstr("asked:  training_cmd: train.py --a 1\\n--b 2"),
+                    HasSubstr("requested: training_cmd: train.py --a 1\\n--b 2"),
                     HasSubstr("a line break starts another command"),
                     HasSubstr("training_cmd: >")));
   EXPECT_THAT(

@@ -100,11 +100,11 @@ TEST_F(FakeSlurm, DoesNotHangWithItsController) {
 
 TEST_F(FakeSlurm, StopsWhenTheUserHasEnough) {
   fake_program("scontrol", "sleep 100");
-  os::Pipe told = os::make_pipe();
-  os::write_all(told.in.number(), "x");
+  os::Pipe stop = os::make_pipe();
+  os::write_all(stop.in.number(), "x");
 
   try {
-    client({.stop_fd = told.out.number()}).find_jobs("1");
+    client({.stop_fd = stop.out.number()}).find_jobs("1");
     ADD_FAILURE() << "continued";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::Interrupted);
@@ -142,7 +142,7 @@ TEST_F(FakeSlurm, AsksAccountingForAJobThatIsGone) {
   EXPECT_THAT(client().find_jobs("12"), IsEmpty());
 }
 
-TEST_F(FakeSlurm, TellsAControllerThatIsDownFromAJobThatIsGone) {
+TEST_F(FakeSlurm, DistinguishesAnUnreachableControllerFromAnUnknownJob) {
   fake_program(
       "scontrol",
       "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; "
@@ -168,7 +168,7 @@ TEST_F(FakeSlurm, CancelsAndSignals) {
               ThrowsMessage<Error>(HasSubstr("Slurm reports: Invalid job id xyz")));
 }
 
-TEST_F(FakeSlurm, TellsWhatTheClusterHas) {
+TEST_F(FakeSlurm, ReportsWhatTheClusterHas) {
   os::write_file(here() + "/config", testing::kConfig + "AccountingStorageEnforce = none\n");
   os::write_file(here() + "/partition", testing::kPartitions);
   os::write_file(here() + "/node", testing::kNodes);

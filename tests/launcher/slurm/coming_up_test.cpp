@@ -2,7 +2,7 @@
 // All launch modes on several nodes. The first network drops packets between nodes.
 #include <gmock/gmock.h>
 
-#include "launcher/slurm/gang.h"
+#include "launcher/slurm/workers.h"
 
 namespace lockstep::testing {
 namespace {
@@ -27,7 +27,7 @@ TEST_F(ComingUp, StartsItsAgentsInAnAllocationMadeWithSalloc) {
       "ctl", {"salloc", "-N4", lockstep(), "run", "--nproc-per-node", "2", meet(), "a b", "--c"});
 
   EXPECT_EQ(result.status.code, 0) << result.errors;
-  expect_gang(lab(), {{"n1", 2}, {"n2", 2}, {"n3", 2}, {"n4", 2}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 2}, {"n3", 2}, {"n4", 2}});
   EXPECT_EQ(fact_of(lab(), 7).at("argv"), (Words{"a b", "--c"}));
   EXPECT_THAT(result.output, HasSubstr("rank 7 met 8 on n4"));
 }
@@ -35,7 +35,7 @@ TEST_F(ComingUp, StartsItsAgentsInAnAllocationMadeWithSalloc) {
 TEST_F(ComingUp, StartsItsAgentsInABatchJob) {
   const JobEnd end = job({"-N3"}, "$L run --nproc-per-node 2 $P");
 
-  expect_gang(lab(), {{"n1", 2}, {"n2", 2}, {"n3", 2}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 2}, {"n3", 2}});
   EXPECT_THAT(end.output, AllOf(HasSubstr("rank 0 met 6 on n1"), HasSubstr("rank 5 met 6 on n3")));
 }
 
@@ -51,7 +51,7 @@ TEST_F(ComingUp, TakesOneWorkerForEachGpuHoweverTheyWereAskedFor) {
 
     job(request, "$L run --nproc-per-node gpu $P");
 
-    expect_gang(lab(), {{"n1", 2}, {"n2", 2}});
+    expect_workers(lab(), {{"n1", 2}, {"n2", 2}});
     EXPECT_EQ(fact_of(lab(), 0).value("CUDA_VISIBLE_DEVICES", ""), "0,1");
     EXPECT_EQ(fact_of(lab(), 3).value("CUDA_VISIBLE_DEVICES", ""), "0,1");
   }
@@ -60,7 +60,7 @@ TEST_F(ComingUp, TakesOneWorkerForEachGpuHoweverTheyWereAskedFor) {
 TEST_F(ComingUp, GivesEveryWorkerAGpuOfItsOwnOnRequest) {
   job({"-N2", "--gpus-per-node=2"}, "$L run --nproc-per-node gpu --bind gpu $P");
 
-  expect_gang(lab(), {{"n1", 2}, {"n2", 2}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 2}});
   EXPECT_EQ(fact_of(lab(), 2).value("CUDA_VISIBLE_DEVICES", ""), "0");
   EXPECT_EQ(fact_of(lab(), 3).value("CUDA_VISIBLE_DEVICES", ""), "1");
 }
@@ -68,13 +68,13 @@ TEST_F(ComingUp, GivesEveryWorkerAGpuOfItsOwnOnRequest) {
 TEST_F(ComingUp, UsesPartOfAnAllocation) {
   job({"-N3"}, "$L run --nnodes 2 --nproc-per-node 2 $P");
 
-  expect_gang(lab(), {{"n1", 2}, {"n2", 2}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 2}});
 }
 
 TEST_F(ComingUp, ComesUpAfterAnExportOfNothing) {
   job({"-N2", "--export=NONE"}, "$L run --nproc-per-node 2 $P");
 
-  expect_gang(lab(), {{"n1", 2}, {"n2", 2}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 2}});
 }
 
 TEST_F(ComingUp, IsAnAgentInEachOfOneTaskPerNode) {
@@ -82,13 +82,13 @@ TEST_F(ComingUp, IsAnAgentInEachOfOneTaskPerNode) {
       lab().on("ctl", {"srun", "-N4", lockstep(), "run", "--nproc-per-node", "2", meet()});
 
   EXPECT_EQ(result.status.code, 0) << result.errors;
-  expect_gang(lab(), {{"n1", 2}, {"n2", 2}, {"n3", 2}, {"n4", 2}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 2}, {"n3", 2}, {"n4", 2}});
 }
 
 TEST_F(ComingUp, IsAnAgentInAStepOfABatchJob) {
   job({"-N2", "--ntasks-per-node=1"}, "srun $L run --nproc-per-node 2 $P");
 
-  expect_gang(lab(), {{"n1", 2}, {"n2", 2}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 2}});
 }
 
 TEST_F(ComingUp, BecomesTheWorkerInOneTaskPerWorker) {
@@ -96,14 +96,14 @@ TEST_F(ComingUp, BecomesTheWorkerInOneTaskPerWorker) {
       lab().on("ctl", {"srun", "-N2", "--ntasks-per-node=2", lockstep(), "run", meet()});
 
   EXPECT_EQ(result.status.code, 0) << result.errors;
-  expect_gang(lab(), {{"n1", 2}, {"n2", 2}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 2}});
   EXPECT_EQ(fact_of(lab(), 3).value("SLURM_PROCID", ""), "3");
 }
 
 TEST_F(ComingUp, BecomesTheWorkerOfUnequalNodes) {
   job({"-N2", "--ntasks=3"}, "srun $L run $P");
 
-  expect_gang(lab(), {{"n1", 2}, {"n2", 1}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 1}});
 }
 
 // mpirun itself needs its network as an option here; lockstep cannot change that.
@@ -112,13 +112,13 @@ TEST_F(ComingUp, IsAnAgentUnderMpirunWithOneProcessPerNode) {
       "export OMPI_MCA_oob_tcp_if_include=fab0\n"
       "mpirun --map-by ppr:1:node $L run --nproc-per-node 2 $P");
 
-  expect_gang(lab(), {{"n1", 2}, {"n2", 2}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 2}});
 }
 
 TEST_F(ComingUp, BecomesTheWorkerUnderMpirun) {
   job({"-N2", "--ntasks-per-node=2"}, "export OMPI_MCA_oob_tcp_if_include=fab0\nmpirun $L run $P");
 
-  expect_gang(lab(), {{"n1", 2}, {"n2", 2}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 2}});
 }
 
 TEST_F(ComingUp, StartsItsAgentsOverSsh) {
@@ -126,7 +126,7 @@ TEST_F(ComingUp, StartsItsAgentsOverSsh) {
       lab().on("ctl", {lockstep(), "run", "-H", "n1-fab:2,n2-fab:2", meet(), "it's", "$HOME"});
 
   EXPECT_EQ(result.status.code, 0) << result.errors;
-  expect_gang(lab(), {{"n1", 2}, {"n2", 2}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 2}});
   EXPECT_EQ(fact_of(lab(), 3).at("argv"), (Words{"it's", "$HOME"}));
 }
 
@@ -136,7 +136,7 @@ TEST_F(ComingUp, ReadsItsHostsFromAFile) {
   const Result result = lab().on("ctl", {lockstep(), "run", "--hostfile", "hosts", meet()});
 
   EXPECT_EQ(result.status.code, 0) << result.errors;
-  expect_gang(lab(), {{"n3", 1}, {"n1", 2}});
+  expect_workers(lab(), {{"n3", 1}, {"n1", 2}});
 }
 
 TEST_F(ComingUp, SaysWhichHostCannotBeReachedOverSsh) {
@@ -165,7 +165,7 @@ TEST_F(ComingUp, ComesUpByHandWithNodeRanks) {
     const Result result = agent.wait();
     EXPECT_EQ(result.status.code, 0) << result.errors;
   }
-  expect_gang(lab(), {{"n1", 2}, {"n2", 2}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 2}});
 }
 
 TEST_F(ComingUp, ComesUpByHandAtAnEndpoint) {
@@ -197,7 +197,7 @@ TEST_F(ComingUp, NeedsNoWorkingNameOfTheHeadNode) {
       "srun $L run --nnodes 2 --nproc-per-node 2 --rdzv-id $SLURM_JOB_ID --rdzv-backend c10d "
       "--rdzv-endpoint $head:29500 $P");
 
-  expect_gang(lab(), {{"n1", 2}, {"n2", 2}});
+  expect_workers(lab(), {{"n1", 2}, {"n2", 2}});
 }
 
 TEST_F(ComingUp, KeepsItsOwnRunApartFromTheOneItRunsIn) {
@@ -207,7 +207,7 @@ TEST_F(ComingUp, KeepsItsOwnRunApartFromTheOneItRunsIn) {
 
   job({"-N2"}, "$L run ./outer.sh");
 
-  expect_gang(lab(), {{"n2", 2}});
+  expect_workers(lab(), {{"n2", 2}});
 }
 
 TEST_F(ComingUp, ShowsWhereEveryValueOfThePlanIsFrom) {

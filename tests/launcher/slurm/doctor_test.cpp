@@ -2,7 +2,7 @@
 // lockstep network and lockstep doctor on a real Slurm.
 #include <gmock/gmock.h>
 
-#include "launcher/slurm/gang.h"
+#include "launcher/slurm/workers.h"
 
 namespace lockstep::testing {
 namespace {

@@ -29,7 +29,7 @@ class Followed : public ::testing::Test {
   using Look = std::function<std::vector<JobInfo>()>;
 
   void slurm_does(const Look& look) { looks_.push_back(look); }
-  void slurm_tells(const std::vector<JobInfo>& jobs) {
+  void slurm_reports(const std::vector<JobInfo>& jobs) {
     looks_.push_back([jobs] { return jobs; });
   }
   void slurm_is_silent() {
@@ -70,15 +70,15 @@ class Followed : public ::testing::Test {
   double now_ = 1000;
 };
 
-TEST_F(Followed, IsToldFromWaitingToItsEnd) {
+TEST_F(Followed, IsReportedFromWaitingToItsEnd) {
   JobInfo end = job(JobState::Failed);
   end.exit.code = 5;
   end.run_seconds = 80;
-  slurm_tells({job(JobState::Pending, "Resources")});
-  slurm_tells({job(JobState::Pending, "Resources")});
-  slurm_tells({job(JobState::Running)});
-  slurm_tells({job(JobState::Completing)});
-  slurm_tells({end});
+  slurm_reports({job(JobState::Pending, "Resources")});
+  slurm_reports({job(JobState::Pending, "Resources")});
+  slurm_reports({job(JobState::Running)});
+  slurm_reports({job(JobState::Completing)});
+  slurm_reports({end});
 
   EXPECT_EQ(follow(), 5);
   EXPECT_THAT(lines,
@@ -88,8 +88,8 @@ TEST_F(Followed, IsToldFromWaitingToItsEnd) {
                           "! job 12 has failed: exit code 5, after 1 min 20 s"));
 }
 
-TEST_F(Followed, IsToldWhatToDoWhenItWouldWaitForEver) {
-  slurm_tells({job(JobState::Pending, "JobHeldUser")});
+TEST_F(Followed, GetsAHintWhenItWouldWaitForEver) {
+  slurm_reports({job(JobState::Pending, "JobHeldUser")});
   leaves_at = 2;
 
   EXPECT_EQ(follow(), std::nullopt);
@@ -97,17 +97,17 @@ TEST_F(Followed, IsToldWhatToDoWhenItWouldWaitForEver) {
             "job 12 is pending: it was held by its user (JobHeldUser); try: scontrol release 12");
 }
 
-TEST_F(Followed, IsToldWhenItStartsAgain) {
+TEST_F(Followed, IsReportedWhenItStartsAgain) {
   JobInfo again = job(JobState::Pending, "BeginTime");
   again.restarts = 1;
   JobInfo second = job(JobState::Running);
   second.restarts = 1;
   second.nodes = "n[1-2]";
   second.node_count = 2;
-  slurm_tells({job(JobState::Running)});
-  slurm_tells({again});
-  slurm_tells({second});
-  slurm_tells({job(JobState::Completed)});
+  slurm_reports({job(JobState::Running)});
+  slurm_reports({again});
+  slurm_reports({second});
+  slurm_reports({job(JobState::Completed)});
 
   EXPECT_EQ(follow(), 0);
   EXPECT_THAT(
@@ -119,7 +119,7 @@ TEST_F(Followed, IsToldWhenItStartsAgain) {
 }
 
 TEST_F(Followed, GoesOnWhenTheUserLeaves) {
-  slurm_tells({job(JobState::Running)});
+  slurm_reports({job(JobState::Running)});
   leaves_at = 3;
 
   EXPECT_EQ(follow(), std::nullopt);
@@ -133,10 +133,10 @@ TEST_F(Followed, IsLeftWhenTheUserDoesNotWantToWaitForSlurmEither) {
 }
 
 TEST_F(Followed, SurvivesAControllerThatIsAwayForAWhile) {
-  slurm_tells({job(JobState::Running)});
+  slurm_reports({job(JobState::Running)});
   slurm_is_silent();
   slurm_is_silent();
-  slurm_tells({job(JobState::Completed)});
+  slurm_reports({job(JobState::Completed)});
 
   EXPECT_EQ(follow(), 0);
   EXPECT_THAT(lines,
@@ -146,31 +146,31 @@ TEST_F(Followed, SurvivesAControllerThatIsAwayForAWhile) {
 }
 
 TEST_F(Followed, EndsWithAnErrorWhenSlurmDoesNotComeBack) {
-  slurm_tells({job(JobState::Running)});
+  slurm_reports({job(JobState::Running)});
   slurm_is_silent();
 
   EXPECT_THAT([&] { follow(); }, ThrowsMessage<Error>(HasSubstr("cannot reach Slurm")));
 }
 
 TEST_F(Followed, MustBeKnownToSlurm) {
-  slurm_tells({});
+  slurm_reports({});
   EXPECT_THAT([&] { follow(); }, ThrowsMessage<Error>(HasSubstr("job 12 does not exist")));
 }
 
 TEST_F(Followed, MayBeForgottenBeforeItsEndIsSeen) {
-  slurm_tells({job(JobState::Running)});
-  slurm_tells({});
+  slurm_reports({job(JobState::Running)});
+  slurm_reports({});
   EXPECT_THAT([&] { follow(); },
               ThrowsMessage<Error>(HasSubstr("the result of job 12 is unknown")));
 }
 
 TEST_F(Followed, MayBeAnArray) {
   std::vector<JobInfo> tasks = parse_jobs(testing::kArray);
-  slurm_tells(tasks);
+  slurm_reports(tasks);
   for (JobInfo& task : tasks) {
     task.state = task.exit.code == 0 ? JobState::Completed : JobState::Failed;
   }
-  slurm_tells(tasks);
+  slurm_reports(tasks);
 
   EXPECT_EQ(follow(), 3);
   EXPECT_THAT(lines,

@@ -7,8 +7,8 @@
 
 #include "common/base/text.h"
 #include "launcher/slurm/environments.h"
-#include "launcher/slurm/gang.h"
 #include "launcher/slurm/with_lab.h"
+#include "launcher/slurm/workers.h"
 
 namespace lockstep::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <gmock/gmock.h>
 
-#include "launcher/slurm/gang.h"
+#include "launcher/slurm/workers.h"
 
 namespace lockstep::testing {
 namespace {
@@ -28,7 +28,7 @@ int count_of(const std::string& text, const std::string& word) {
 class GoingDown : public LaunchOnLab {
  protected:
   // Command line of a run with two workers on each node of the allocation.
-  Words gang(const std::string& script, const Words& options = {}) {
+  Words command_line(const std::string& script, const Words& options = {}) {
     Words words = {lockstep(), "run", "--nproc-per-node", "2", "--run-dir", "run"};
     words.insert(words.end(), options.begin(), options.end());
     words.push_back(lab().write("worker.sh", "#!/bin/bash\n" + script + "\n"));
@@ -38,7 +38,7 @@ class GoingDown : public LaunchOnLab {
   // The run as a batch script.
   std::string batch(const std::string& script, const Words& options = {}) {
     std::string text = "#!/bin/bash\nexec";
-    for (const std::string& word : gang(script, options)) {
+    for (const std::string& word : command_line(script, options)) {
       text += " " + word;
     }
     return text + "\n";
@@ -96,7 +96,7 @@ TEST_F(GoingDown, NamesTheSignalThatKilledAWorker) {
 
 TEST_F(GoingDown, SaysItOnceUnderSrun) {
   Words words = {"srun", "-N4"};
-  const Words rest = gang("[ $RANK != 5 ] || exit 9; exec sleep 60");
+  const Words rest = command_line("[ $RANK != 5 ] || exit 9; exec sleep 60");
   words.insert(words.end(), rest.begin(), rest.end());
 
   const Result result = lab().on("ctl", words);
@@ -146,8 +146,8 @@ TEST_F(GoingDown, KillsWhatItsWorkersLeaveBehind) {
 
 TEST_F(GoingDown, StopsOnCtrlCAtTheLoginNode) {
   Running run = in_salloc("-N3",
-                          gang("trap 'echo told $RANK; exit 0' TERM; touch here-$RANK; "
-                               "while :; do sleep 0.05; done"));
+                          command_line("trap 'echo sigterm $RANK; exit 0' TERM; touch here-$RANK; "
+                                       "while :; do sleep 0.05; done"));
   ASSERT_TRUE(all_here(6)) << run.errors();
 
   send("ctl", "INT", "lockstep");
@@ -155,14 +155,14 @@ TEST_F(GoingDown, StopsOnCtrlCAtTheLoginNode) {
 
   EXPECT_EQ(result.status.code, 130) << result.errors;
   for (const char* rank : {"0", "1", "2", "3", "4", "5"}) {
-    EXPECT_EQ(count_of(result.output, std::string("told ") + rank), 1);
+    EXPECT_EQ(count_of(result.output, std::string("sigterm ") + rank), 1);
   }
 }
 
 TEST_F(GoingDown, PassesUserSignalsOn) {
   Running run = in_salloc("-N2",
-                          gang("trap 'echo usr1 $RANK' USR1; trap 'exit 0' USR2; "
-                               "touch here-$RANK; while :; do sleep 0.05; done"));
+                          command_line("trap 'echo usr1 $RANK' USR1; trap 'exit 0' USR2; "
+                                       "touch here-$RANK; while :; do sleep 0.05; done"));
   ASSERT_TRUE(all_here(4)) << run.errors();
 
   send("ctl", "USR1", "lockstep");
@@ -197,17 +197,17 @@ TEST_F(GoingDown, PassesSignalsOfSlurmOnOnce) {
 }
 
 TEST_F(GoingDown, StopsOnScancel) {
-  const std::string job =
-      lab().submit({"-N2"},
-                   batch("trap 'echo told $RANK; touch told-$RANK; exit 0' TERM; touch here-$RANK; "
-                         "while :; do sleep 0.05; done"));
+  const std::string job = lab().submit(
+      {"-N2"},
+      batch("trap 'echo sigterm $RANK; touch stopped-$RANK; exit 0' TERM; touch here-$RANK; "
+            "while :; do sleep 0.05; done"));
   ASSERT_TRUE(all_here(4));
 
   lab().on("ctl", {"scancel", job});
   const JobEnd end = lab().wait_for_job(job);
 
   EXPECT_EQ(end.state, "CANCELLED");
-  for (const char* name : {"told-0", "told-1", "told-2", "told-3"}) {
+  for (const char* name : {"stopped-0", "stopped-1", "stopped-2", "stopped-3"}) {
     EXPECT_TRUE(lab().has_file(name)) << name << "\n" << end.output;
   }
   EXPECT_THAT(end.output, Not(AnyOf(ContainsRegex("rank . failed"), HasSubstr("lockstep: error"))));
@@ -218,7 +218,7 @@ TEST_F(GoingDown, StopsOnScancel) {
 TEST_F(GoingDown, HearsOfTheTimeLimitThenStops) {
   const std::string job =
       lab().submit({"-N2", "-t", "1", "--signal=USR1@5"},
-                   batch("trap 'touch warned-$RANK' USR1; trap 'touch told-$RANK; exit 0' TERM; "
+                   batch("trap 'touch warned-$RANK' USR1; trap 'touch stopped-$RANK; exit 0' TERM; "
                          "touch here-$RANK; while :; do sleep 0.1; done"));
   ASSERT_TRUE(all_here(4));
 
@@ -227,7 +227,7 @@ TEST_F(GoingDown, HearsOfTheTimeLimitThenStops) {
   }
   const JobEnd end = lab().wait_for_job(job);
   EXPECT_EQ(end.state, "TIMEOUT");
-  for (const char* name : {"told-0", "told-1", "told-2", "told-3"}) {
+  for (const char* name : {"stopped-0", "stopped-1", "stopped-2", "stopped-3"}) {
     EXPECT_TRUE(lab().has_file(name)) << name << "\n" << end.output;
   }
 }
@@ -235,17 +235,17 @@ TEST_F(GoingDown, HearsOfTheTimeLimitThenStops) {
 TEST_F(GoingDown, EndsWithALimitOfItsOwn) {
   const JobEnd end =
       lab().run_job({"-N2"},
-                    batch("trap 'echo told $RANK; exit 0' TERM; while :; do sleep 0.05; done",
+                    batch("trap 'echo sigterm $RANK; exit 0' TERM; while :; do sleep 0.05; done",
                           {"--timeout", "15"}));
 
   EXPECT_EQ(end.state, "FAILED");
-  EXPECT_EQ(count_of(end.output, "told "), 4) << end.output;
+  EXPECT_EQ(count_of(end.output, "sigterm "), 4) << end.output;
 }
 
 TEST_F(GoingDown, TakesItsWorkersAlongWhenKilled) {
   Running run = in_salloc("-N3",
-                          gang("trap '' TERM HUP; touch here-$RANK; "
-                               "while :; do sleep 0.05; done"));
+                          command_line("trap '' TERM HUP; touch here-$RANK; "
+                                       "while :; do sleep 0.05; done"));
   ASSERT_TRUE(all_here(6)) << run.errors();
 
   lab().on("ctl", {"pkill", "-KILL", "-x", "-u", "hpc", "lockstep"});
@@ -255,7 +255,7 @@ TEST_F(GoingDown, TakesItsWorkersAlongWhenKilled) {
 }
 
 TEST_F(GoingDown, NamesTheNodeWhoseAgentWasKilled) {
-  Running run = in_salloc("-N3", gang("touch here-$RANK; exec sleep 60"));
+  Running run = in_salloc("-N3", command_line("touch here-$RANK; exec sleep 60"));
   ASSERT_TRUE(all_here(6)) << run.errors();
 
   lab().on("n2", {"pkill", "-KILL", "-x", "-u", "hpc", "lockstep"});
@@ -266,7 +266,8 @@ TEST_F(GoingDown, NamesTheNodeWhoseAgentWasKilled) {
 }
 
 TEST_F(GoingDown, NamesTheNodeThatCrashed) {
-  Running run = in_salloc("-N3", gang("touch here-$RANK; exec sleep 100", {"--grace", "2"}));
+  Running run =
+      in_salloc("-N3", command_line("touch here-$RANK; exec sleep 100", {"--grace", "2"}));
   ASSERT_TRUE(all_here(6)) << run.errors();
 
   const auto start = Clock::now();
@@ -286,7 +287,8 @@ TEST_F(GoingDown, NamesTheNodeThatCrashed) {
 }
 
 TEST_F(GoingDown, NamesTheNodeThatLostItsCable) {
-  Running run = in_salloc("-N2", gang("touch here-$RANK; exec sleep 100", {"--grace", "2"}));
+  Running run =
+      in_salloc("-N2", command_line("touch here-$RANK; exec sleep 100", {"--grace", "2"}));
   ASSERT_TRUE(all_here(4)) << run.errors();
 
   lab().tool("cut", {"n2"});
@@ -318,7 +320,8 @@ TEST_F(GoingDown, BeginsAgainOnAllNodes) {
 }
 
 TEST_F(GoingDown, IsSeenHeardAndEndedFromAnotherNode) {
-  Running run = in_salloc("-N2", gang("echo hello from $RANK; touch here-$RANK; exec sleep 100"));
+  Running run =
+      in_salloc("-N2", command_line("echo hello from $RANK; touch here-$RANK; exec sleep 100"));
   ASSERT_TRUE(all_here(4)) << run.errors();
 
   const Result status = lab().on("n4", {lockstep(), "status", "run"});

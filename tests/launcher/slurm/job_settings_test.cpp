@@ -91,7 +91,7 @@ TEST(SettingsOfAJob, RefuseUnknownKeysWithTheClosest) {
   EXPECT_THAT(
       [] { settings_of("time: 1\nnum_node: 2"); },
       ThrowsMessage<Error>(AllOf(
-          HasSubstr("'num_node'"), HasSubstr("job.yaml:2:1"), HasSubstr("try:   num_nodes"))));
+          HasSubstr("'num_node'"), HasSubstr("job.yaml:2:1"), HasSubstr("try:      num_nodes"))));
 }
 
 TEST(SettingsOfAJob, RefuseWrongTypesWithThePlace) {

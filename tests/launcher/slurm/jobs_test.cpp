@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 
-#include "launcher/slurm/gang.h"
+#include "launcher/slurm/workers.h"
 
 namespace lockstep::testing {
 namespace {
@@ -207,7 +207,7 @@ TEST_F(Jobs, OfAnotherAreNotEnded) {
   lab().on_as_root("ctl", {"scancel", id});
 }
 
-TEST_F(Jobs, AreToldAsRequeued) {
+TEST_F(Jobs, AreReportedAsRequeued) {
   const std::string id = submit("sleep 100");
   ASSERT_TRUE(is_in_state(id, "RUNNING"));
   Running waiting = lab().start("ctl", {lockstep(), "status", "--wait", id});
@@ -237,7 +237,7 @@ TEST_F(Jobs, EndWithTheirNode) {
 }
 
 // Uses a separate lab, because it is unusable afterwards.
-TEST(WithoutItsDaemons, SlurmIsToldToBeAway) {
+TEST(WithoutItsDaemons, SlurmIsReportedAsUnavailable) {
   const Lab lab({"--nodes", "1"});
   if (!lab.reason_against().empty()) {
     GTEST_SKIP() << lab.reason_against();

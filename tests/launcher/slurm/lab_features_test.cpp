@@ -169,7 +169,7 @@ TEST_F(LabWithAccounts, RefusesAJobWithoutOneAndWithAWrongOne) {
   EXPECT_THAT(wrong.errors, HasSubstr("Invalid account"));
 }
 
-TEST_F(LabWithAccounts, TellsOfAJobThatHasEnded) {
+TEST_F(LabWithAccounts, ReportsAJobThatHasEnded) {
   const std::string id = lab().submit({"--account=test"}, "#!/bin/bash\nexit 3\n");
   lab().wait_for_job(id);
 

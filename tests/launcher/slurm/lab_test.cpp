@@ -133,7 +133,7 @@ TEST_F(LabItself, RunsTasksOnAllNodes) {
       ElementsAre("n1", "n1", "n2", "n2", "n3", "n3", "n4", "n4"));
 }
 
-TEST_F(LabItself, TellsHowABatchJobEnded) {
+TEST_F(LabItself, ReportsHowABatchJobEnded) {
   const JobEnd end = lab().run_job({"-N2"}, "#!/bin/bash\nsrun -l hostname\nexit 5\n");
 
   EXPECT_EQ(end.state, "FAILED");
@@ -141,7 +141,7 @@ TEST_F(LabItself, TellsHowABatchJobEnded) {
   EXPECT_THAT(sorted_lines(end.output), ElementsAre("0: n1", "1: n2"));
 }
 
-TEST_F(LabItself, RunsMpirunInAJobOnceToldTheNetwork) {
+TEST_F(LabItself, RunsMpirunInAJobWithAGivenNetwork) {
   const JobEnd end = lab().run_job({"-N2", "--ntasks-per-node=2"},
                                    "#!/bin/bash\n"
                                    "export OMPI_MCA_oob_tcp_if_include=fab0\n"

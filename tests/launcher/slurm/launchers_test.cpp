@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/text.h"
-#include "launcher/slurm/gang.h"
+#include "launcher/slurm/workers.h"
 
 namespace lockstep::testing {
 namespace {
@@ -81,10 +81,10 @@ class Launchers : public LaunchOnLab {
     const Result result = lab().shell("ctl", line);
     EXPECT_EQ(result.status.code, 0) << result.errors;
     std::smatch found;
-    const bool is_told =
+    const bool is_found =
         std::regex_search(result.errors, found, std::regex("submitted job ([0-9]+)"));
-    EXPECT_TRUE(is_told) << result.errors;
-    return is_told ? found[1].str() : "0";
+    EXPECT_TRUE(is_found) << result.errors;
+    return is_found ? found[1].str() : "0";
   }
 
   // Runs the program with every launcher, all at once. Returns the output by launcher.

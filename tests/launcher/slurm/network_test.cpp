@@ -2,7 +2,7 @@
 // Runs on broken networks, each on a separate lab.
 #include <gmock/gmock.h>
 
-#include "launcher/slurm/gang.h"
+#include "launcher/slurm/workers.h"
 
 namespace lockstep::testing {
 namespace {
@@ -11,8 +11,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Three nodes, four workers, as a batch job.
-JobEnd run_gang(const Lab& lab, const std::string& options = "") {
+// Two nodes, four workers, as a batch job.
+JobEnd run_two_nodes(const Lab& lab, const std::string& options = "") {
   return lab.run_job({"-N2"},
                      "#!/bin/bash\n" + copy_launcher(lab) + " run --nproc-per-node 2 " + options +
                          " " + write_meet(lab) + "\n");
@@ -33,10 +33,10 @@ TEST_F(Network, IsTheOneThatWorksHoweverTheOtherFails) {
     Lab lab({"--nodes", "2", "--block", block});
     lab.work_in("work");
 
-    const JobEnd end = run_gang(lab);
+    const JobEnd end = run_two_nodes(lab);
 
     EXPECT_EQ(end.state, "COMPLETED") << end.output;
-    expect_gang(lab, {{"n1", 2}, {"n2", 2}});
+    expect_workers(lab, {{"n1", 2}, {"n2", 2}});
   }
 }
 
@@ -44,7 +44,7 @@ TEST_F(Network, IsAnyOneWhereAllWork) {
   Lab lab({"--nodes", "2", "--block", "open"});
   lab.work_in("work");
 
-  const JobEnd end = run_gang(lab);
+  const JobEnd end = run_two_nodes(lab);
 
   EXPECT_EQ(end.state, "COMPLETED") << end.output;
   EXPECT_EQ(fact_of(lab, 3).value("WORLD_SIZE", ""), "4");
@@ -56,7 +56,7 @@ TEST_F(Network, IsTheOneAskedFor) {
     SCOPED_TRACE(name);
     lab.work_in(name);
 
-    const JobEnd end = run_gang(lab, std::string("--network-interfaces ") + name);
+    const JobEnd end = run_two_nodes(lab, std::string("--network-interfaces ") + name);
 
     EXPECT_EQ(end.state, "COMPLETED") << end.output;
     EXPECT_THAT(fact_of(lab, 3).value("GLOO_SOCKET_IFNAME", ""), HasSubstr(name));
@@ -67,10 +67,10 @@ TEST_F(Network, NeedNotBeTheOneThatSlurmUses) {
   Lab lab({"--nodes", "2", "--slurm-net", "mgmt"});
   lab.work_in("work");
 
-  const JobEnd end = run_gang(lab);
+  const JobEnd end = run_two_nodes(lab);
 
   EXPECT_EQ(end.state, "COMPLETED") << end.output;
-  expect_gang(lab, {{"n1", 2}, {"n2", 2}});
+  expect_workers(lab, {{"n1", 2}, {"n2", 2}});
 }
 
 TEST_F(Network, MayHaveIpv6Only) {
@@ -80,10 +80,10 @@ TEST_F(Network, MayHaveIpv6Only) {
     lab.on_as_root(node, {"ip", "-4", "addr", "flush", "dev", "fab0"});
   }
 
-  const JobEnd end = run_gang(lab);
+  const JobEnd end = run_two_nodes(lab);
 
   EXPECT_EQ(end.state, "COMPLETED") << end.output;
-  expect_gang(lab, {{"n1", 2}, {"n2", 2}});
+  expect_workers(lab, {{"n1", 2}, {"n2", 2}});
   EXPECT_THAT(fact_of(lab, 3).value("MASTER_ADDR", ""), StartsWith("fd00:12:"));
 }
 
@@ -94,10 +94,10 @@ TEST_F(Network, NeedsNoNameThatLeadsAnywhere) {
     lab.on_as_root(node, {"bash", "-c", "echo 127.0.1.1 $HOSTNAME >/etc/hosts"});
   }
 
-  const JobEnd end = run_gang(lab);
+  const JobEnd end = run_two_nodes(lab);
 
   EXPECT_EQ(end.state, "COMPLETED") << end.output;
-  expect_gang(lab, {{"n1", 2}, {"n2", 2}});
+  expect_workers(lab, {{"n1", 2}, {"n2", 2}});
 }
 
 // The login node reaches both nodes, so the agents join, but the nodes do not reach each other.
@@ -120,7 +120,7 @@ TEST_F(Network, LacksTheNodeThatDidNotReachTheLeader) {
   lab.work_in("work");
   lab.tool("cut", {"n2", "fab"});
 
-  const JobEnd end = run_gang(lab, "--start-timeout 5");
+  const JobEnd end = run_two_nodes(lab, "--start-timeout 5");
 
   EXPECT_EQ(end.code, 69);
   EXPECT_THAT(end.output, HasSubstr("n2 did not join within 5 s"));
@@ -131,7 +131,8 @@ TEST_F(Network, IsLeftToTheUserWhoHasChosen) {
   Lab lab({"--nodes", "2", "--block", "open"});
   lab.work_in("work");
 
-  const JobEnd end = run_gang(lab, "--env GLOO_SOCKET_IFNAME=mgmt0 --env NCCL_SOCKET_IFNAME=^lo");
+  const JobEnd end =
+      run_two_nodes(lab, "--env GLOO_SOCKET_IFNAME=mgmt0 --env NCCL_SOCKET_IFNAME=^lo");
 
   EXPECT_EQ(end.state, "COMPLETED") << end.output;
   EXPECT_EQ(fact_of(lab, 3).value("GLOO_SOCKET_IFNAME", ""), "mgmt0");

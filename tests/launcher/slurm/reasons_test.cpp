@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-TEST(Reasons, AreToldInOneSentence) {
+TEST(Reasons, AreReportedInOneSentence) {
   std::string text;
   for (const std::string_view reason : {"Resources",
                                         "Priority",
@@ -52,9 +52,9 @@ TEST(Reasons, AreToldInOneSentence) {
                                         "AssocMaxJobsLimit",
                                         "AssocMaxWallDurationPerJobLimit",
                                         "SomethingNew"}) {
-    const Explanation told = explain_reason(reason);
+    const Explanation explanation = explain_reason(reason);
     text += describe_reason(reason) + "\n";
-    text += told.advice.empty() ? "" : "    try: " + told.advice + "\n";
+    text += explanation.advice.empty() ? "" : "    try: " + explanation.advice + "\n";
   }
   testing::expect_golden(text, "slurm_reasons.txt");
 }
@@ -70,7 +70,7 @@ TEST(Reasons, AreHopelessWhenOnlyTheUserCanHelp) {
 }
 
 // Output of Slurm 22.05; the last ones require accounting.
-TEST(Refusals, AreToldWithSlurmsOwnWords) {
+TEST(Refusals, AreReportedWithTheTextOfSlurm) {
   std::string text;
   for (const std::string_view errors :
        {"sbatch: error: invalid partition specified: nope\n"
@@ -103,7 +103,7 @@ TEST(Refusals, AreToldWithSlurmsOwnWords) {
   EXPECT_EQ(refusal("x").code(), ExitCode::Usage);
 }
 
-TEST(Outages, AreToldApart) {
+TEST(Outages, AreDistinguished) {
   const auto outage = find_outage(
       "sbatch",
       "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect "

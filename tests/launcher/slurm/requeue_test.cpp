@@ -7,7 +7,7 @@
 
 #include "common/base/text.h"
 #include "common/contract/pace.h"
-#include "launcher/slurm/gang.h"
+#include "launcher/slurm/workers.h"
 
 namespace lockstep::testing {
 namespace {

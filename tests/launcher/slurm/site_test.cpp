@@ -55,10 +55,10 @@ TEST_F(Sites, OfTheUserHideThoseOfTheSameName) {
 TEST_F(Sites, AreCheckedAsStrictlyAsJobs) {
   write("a.yaml", "settings: {partitoin: x}\n");
   EXPECT_THAT([&] { read_site(directory.path() / "a.yaml"); },
-              ThrowsMessage<Error>(HasSubstr("try:   partition")));
+              ThrowsMessage<Error>(HasSubstr("try:      partition")));
   write("b.yaml", "setings: {}\n");
   EXPECT_THAT([&] { read_site(directory.path() / "b.yaml"); },
-              ThrowsMessage<Error>(HasSubstr("try:   settings")));
+              ThrowsMessage<Error>(HasSubstr("try:      settings")));
   write("c.yaml", "required: [acount]\n");
   EXPECT_THAT([&] { read_site(directory.path() / "c.yaml"); },
               ThrowsMessage<Error>(HasSubstr("acount")));

@@ -37,7 +37,7 @@ TEST(Mode, ScalingTestIsOneOfEachStrategyAndNodeCount) {
           "ddp-1x2", "ddp-2x2", "deepspeed-1x2", "deepspeed-2x2", "horovod-1x2", "horovod-2x2"));
 }
 
-TEST(Mode, TellsJobsWithAFixedNameApart) {
+TEST(Mode, DistinguishesJobsWithAFixedName) {
   EXPECT_THAT(names_of("mode: runall\njob_name: x"),
               ElementsAre("x-ddp", "x-deepspeed", "x-horovod"));
   EXPECT_THAT(

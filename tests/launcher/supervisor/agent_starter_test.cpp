@@ -42,7 +42,7 @@ TEST(SrunCommand, StartsOneAgentOnEveryNodeOfThePlan) {
   EXPECT_EQ(command.back(), "agent");
 }
 
-TEST(SrunEnvironment, LosesTheWishesOfTheBatchScriptAndKeepsTheJob) {
+TEST(SrunEnvironment, LosesTheRequestsOfTheBatchScriptAndKeepsTheJob) {
   const os::Environment environment = srun_environment({{"SLURM_NTASKS", "64"},
                                                         {"SLURM_NTASKS_PER_NODE", "32"},
                                                         {"SLURM_CPU_BIND", "quiet"},
@@ -57,7 +57,7 @@ TEST(SrunEnvironment, LosesTheWishesOfTheBatchScriptAndKeepsTheJob) {
                 {"SLURM_JOB_ID", "4711"}, {"SLURM_CONF", "/etc/slurm.conf"}, {"PATH", "/bin"}}));
 }
 
-TEST(SshCommand, AsksNothingAndTellsNothingOnTheCommandLine) {
+TEST(SshCommand, PromptsForNothingAndPutsNothingOnTheCommandLine) {
   const auto command = ssh_command(plan_on({"n7"}), "n7", "/opt/with space/lockstep");
 
   EXPECT_EQ(command.front(), "ssh");

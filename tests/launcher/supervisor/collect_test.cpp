@@ -26,7 +26,7 @@ class Collect : public ::testing::Test {
     words.insert(words.end(), {"sh", "-c", script});
     launcher.start(words);
   }
-  // Ends workers that run kUntilTold.
+  // Ends workers that run kUntilStopped.
   Result finish() {
     std::ofstream(launcher.path("go")) << "now\n";
     return launcher.wait();
@@ -37,13 +37,13 @@ class Collect : public ::testing::Test {
     return lines;
   }
 
-  static constexpr const char* kUntilTold = "while [ ! -e go ]; do sleep 0.02; done";
+  static constexpr const char* kUntilStopped = "while [ ! -e go ]; do sleep 0.02; done";
 
   Launcher launcher;
 };
 
 TEST_F(Collect, ASampleOfTheNodeEverySoOften) {
-  start({"--sample-every", "0.2"}, kUntilTold);
+  start({"--sample-every", "0.2"}, kUntilStopped);
   contract::NodeSample last;
   EXPECT_TRUE(comes_true([&] {
     const auto lines = lines_of(launcher.run_directory().node_samples(0));
@@ -61,7 +61,7 @@ TEST_F(Collect, ASampleOfTheNodeEverySoOften) {
   EXPECT_GT(last.memory_limit_bytes, 0);
 }
 
-TEST_F(Collect, NoSamplesWhereNobodyWantsThem) {
+TEST_F(Collect, NoSamplesUnlessRequested) {
   const Result result = run({"--sample-every", "0"}, "sleep 0.3");
 
   EXPECT_EQ(result.status.code, 0);
@@ -116,7 +116,7 @@ TEST_F(Collect, OneWarningWhenTheDirectoryIsAFile) {
   fs::create_directories(launcher.run_directory().root());
   std::ofstream(launcher.run_directory().root() / "events") << "in the way";
 
-  start({"--sample-every", "0.1"}, std::string(kUntilTold) + "; sleep 0.5");
+  start({"--sample-every", "0.1"}, std::string(kUntilStopped) + "; sleep 0.5");
   EXPECT_TRUE(comes_true([&] {
     return read_text(launcher.path("stderr")).find("cannot write") != std::string::npos;
   }));

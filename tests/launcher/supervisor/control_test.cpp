@@ -233,7 +233,7 @@ TEST_F(Control, StandsRandomBytes) {
 }
 
 // Not only when its heartbeat times out, after 2.5 s.
-TEST_F(Control, TellsAtOnceWhenAPeerVanishes) {
+TEST_F(Control, ReportsAtOnceThatAPeerVanished) {
   std::vector<std::unique_ptr<ControlClient>> clients;
   for (int i = 0; i < 5; ++i) {
     clients.push_back(connect(fmt::format("here {}", i)));
@@ -268,7 +268,7 @@ TEST_F(Control, DeliversWhatWasSaidBeforeThePeerLeft) {
 
 // A descriptor is reused at once: the end of one connection must not be taken for the end of the
 // next.
-TEST_F(Control, TellsPeersThatComeAndGoApart) {
+TEST_F(Control, DistinguishesPeersThatComeAndGo) {
   const auto stays = connect("stays");
   for (int i = 0; i < 20; ++i) {
     auto client = connect(fmt::format("guest {}", i));
@@ -304,7 +304,7 @@ TEST_F(Control, MissesAFrozenPeerWithinSeconds) {
   frozen.wait();
 }
 
-TEST_F(Control, TellsTheClientWhenTheServerIsGone) {
+TEST_F(Control, ReportsToTheClientThatTheServerIsGone) {
   auto own = std::make_unique<ControlServer>(keys, 0);
   ControlClient client(keys, {{"127.0.0.1", own->port()}});
   const auto until = Clock::now() + std::chrono::seconds(10);

@@ -56,7 +56,7 @@ TEST(Display, KeepsTheOrderOfBothStreams) {
   EXPECT_EQ(screen.display.waiting_fds(), (std::array<int, 2>{-1, -1}));
 }
 
-TEST(Display, MarksTheLinesOfAGangAndCollapsesThem) {
+TEST(Display, MarksTheLinesOfSeveralWorkersAndCollapsesThem) {
   Screen screen(OutputBuffer::Kind::Pipe, {.world_size = 3});
 
   screen.display.take_lines(0, Stream::Out, "hello\nI am 0\n\nend");
@@ -183,12 +183,12 @@ TEST(Display, DoesNotHoldStderrBackForASlowReaderOfStdout) {
   EXPECT_GT(display.waiting_bytes(), much.size() / 2);
 }
 
-TEST(Display, ForgetsAllWhenItIsTold) {
+TEST(Display, ForgetsEverythingOnRequest) {
   Screen screen(OutputBuffer::Kind::Pipe);
   screen.display.take_lines(0, Stream::Out, std::string(1 << 20, 'x'));
 
   screen.display.give_up();
-  screen.display.say("nobody hears");
+  screen.display.say("discarded");
 
   EXPECT_EQ(screen.display.waiting_bytes(), 0U);
   EXPECT_EQ(screen.read(), "");

@@ -63,7 +63,7 @@ std::string death_of(os::ExitStatus status, OutOfMemory memory = OutOfMemory::No
   return describe_death(failure);
 }
 
-TEST(DescribeDeath, TellsEveryMode) {
+TEST(DescribeDeath, DescribesEveryMode) {
   EXPECT_EQ(death_of({.code = 3, .signal = 0}), "exited with code 3");
   EXPECT_EQ(death_of({.code = 64, .signal = 0}),
             "exited with code 64 (invalid or conflicting options)");

@@ -10,7 +10,7 @@ namespace lockstep::supervisor {
 namespace {
 
 // Exits like a launcher whose run has ended with 75 when `signal` arrives.
-[[noreturn]] void end_beside(int signal) {
+[[noreturn]] void end_next_to(int signal) {
   const auto code = guard([signal] { std::raise(signal); });
   os::leave(code.value_or(75));
 }
@@ -19,7 +19,7 @@ namespace {
 // sends it again.
 TEST(GuardDeathTest, LeavesWithTheCodeOfARunThatHasEndedBeforeASignalCame) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
-    EXPECT_EXIT(end_beside(signal), ::testing::ExitedWithCode(75), "") << signal;
+    EXPECT_EXIT(end_next_to(signal), ::testing::ExitedWithCode(75), "") << signal;
   }
 }
 

@@ -225,7 +225,7 @@ TEST(FailureHint, PutsAMissingLibraryAboveTheCodeThatItLeaves) {
             "library-not-found");
 }
 
-TEST(FailureHint, IsSilentWhenNobodyKnows) {
+TEST(FailureHint, IsAbsentIfTheCauseIsUnknown) {
   EXPECT_EQ(find_hint(died({.code = 3, .signal = 0}, "the answer is 42")), FailureHint{});
 }
 

@@ -152,7 +152,7 @@ TEST_F(HorovodStores, ServeManyAtOnce) {
   }
 }
 
-TEST_F(HorovodStores, StopWhileSomebodyIsConnected) {
+TEST_F(HorovodStores, StopWhileAClientIsConnected) {
   const int port = store_.port();
   const os::Fd half = connect_to(port);
   send_text(half, "GET /s");

@@ -122,7 +122,7 @@ TEST_F(LeaderOfAgents, DoesNotWaitForACauseWhenANodeIsLost) {
   EXPECT_EQ(blamed.at(0).who, "node n2");
 }
 
-TEST_F(LeaderOfAgents, BlamesWithoutWordsWhenNobodyExplains) {
+TEST_F(LeaderOfAgents, BlamesWithoutATextIfNoWorkerExplains) {
   start_two();
   exit(2, 3, code(7));
   report_stop(1, 0);
@@ -150,7 +150,7 @@ TEST_F(LeaderOfAgents, BlamesWithoutWordsWhenTheExplanationIsNone) {
   EXPECT_EQ(blamed.at(0).node, "n2");
 }
 
-TEST_F(LeaderOfAgents, TellsWhenItFailedNotWhenItWasExplained) {
+TEST_F(LeaderOfAgents, ReportsTheTimeOfTheFailureNotOfItsExplanation) {
   start_two();
   pass_time(10);
   exit(1, 0, code(7));
@@ -174,7 +174,7 @@ TEST_F(LeaderOfAgents, HearsNoExitsOfProcessesThatAreNotTheAgents) {
   EXPECT_EQ(leader().phase(), Phase::Running);
 }
 
-TEST_F(LeaderOfAgents, TellsTheForkServersOfTwoNodesApart) {
+TEST_F(LeaderOfAgents, DistinguishesTheForkServersOfTwoNodes) {
   start_two();
 
   exit(2, ProcessId::fork_server(1), code(127));
@@ -489,7 +489,7 @@ TEST_F(LeaderOfAgents, TakesInAtTheNextAttemptWhoCameLate) {
   EXPECT_EQ(begun.back().layout.slots[1].node, 2);
 }
 
-TEST_F(LeaderOfAgents, FailsWithFewerNodesThanTheLeast) {
+TEST_F(LeaderOfAgents, FailsWithFewerNodesThanTheMinimum) {
   set_nodes(2, 3);
   join(1, 0);
   join(2, 1);
@@ -503,7 +503,7 @@ TEST_F(LeaderOfAgents, FailsWithFewerNodesThanTheLeast) {
   EXPECT_EQ(said.back(), "not restarting: the run needs 2 nodes, and 1 is left");
 }
 
-TEST_F(LeaderOfAgents, DoesNotGoOnWithFewerNodesWhenSomebodyAskedToStop) {
+TEST_F(LeaderOfAgents, DoesNotContinueWithFewerNodesAfterARequestToStop) {
   set_nodes(1, 2);
   start_two();
   lose(2);

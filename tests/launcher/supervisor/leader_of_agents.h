@@ -30,9 +30,9 @@ class LeaderOfAgents : public ::testing::Test {
     set_nodes(2, 2);
   }
 
-  void set_nodes(int least, int most) {
-    plan.nodes.resize(static_cast<size_t>(most));
-    plan.min_nodes.value = least;
+  void set_nodes(int minimum, int maximum) {
+    plan.nodes.resize(static_cast<size_t>(maximum));
+    plan.min_nodes.value = minimum;
     for (plan::PlannedNode& node : plan.nodes) {
       node.workers.value = 2;
     }

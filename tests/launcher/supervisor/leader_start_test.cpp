@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Phase = Leader::Phase;
 
-TEST_F(LeaderOfAgents, SeatsNodesByTheirNumbersWhateverTheirOrderOfArrival) {
+TEST_F(LeaderOfAgents, OrdersNodesByTheirNumbersRegardlessOfTheirArrival) {
   set_nodes(3, 3);
   join(1, 2);
   join(2, 0);
@@ -24,7 +24,7 @@ TEST_F(LeaderOfAgents, SeatsNodesByTheirNumbersWhateverTheirOrderOfArrival) {
   EXPECT_THAT(begun.back().agents, ElementsAre(2, 3, 1));
 }
 
-TEST_F(LeaderOfAgents, SeatsNodesWithoutANumberByTheirOrderAndThenByArrival) {
+TEST_F(LeaderOfAgents, OrdersNodesWithoutANumberByTheirIndexAndThenByArrival) {
   set_nodes(4, 4);
   join(1, {}, 9);
   join(2, {}, 4);
@@ -69,7 +69,7 @@ TEST_F(LeaderOfAgents, RemindsOfThoseItWaitsFor) {
   EXPECT_EQ(said.back(), "waiting for node 1 (5 s); 1 of 2 nodes have joined");
 }
 
-TEST_F(LeaderOfAgents, RefusesWhoCannotJoinAndTellsIt) {
+TEST_F(LeaderOfAgents, RejectsNodesThatCannotJoinAndReportsIt) {
   join(1, 0);
   const auto refused = [this](int agent, Join join) {
     hear(agent, join);
@@ -99,7 +99,7 @@ TEST_F(LeaderOfAgents, RefusesMoreThanThePlanHas) {
   EXPECT_THAT(said, Contains("rejected node n3: the run already has 2 nodes"));
 }
 
-TEST_F(LeaderOfAgents, GivesNobodyTheNumberOfANodeThatCameWithoutOne) {
+TEST_F(LeaderOfAgents, DoesNotReuseTheNumberOfANodeThatCameWithoutOne) {
   set_nodes(1, 3);
   join(1);
   join(2);
@@ -161,7 +161,7 @@ TEST_F(LeaderOfAgents, IgnoresReportsOfStrangersAndSecondJoins) {
 
 // ---- networks ----
 
-TEST_F(LeaderOfAgents, TriesEveryPairBothWaysAndTellsItsChoice) {
+TEST_F(LeaderOfAgents, TriesEveryPairInBothDirectionsAndReportsItsChoice) {
   join(1, 0);
   join(2, 1);
 

@@ -58,7 +58,7 @@ TEST_F(LeaderOfAgents, KillsOnASecondCtrlC) {
   EXPECT_EQ(count<Kill>(2), 1);
 }
 
-TEST_F(LeaderOfAgents, KillsNobodyOnASecondSigterm) {
+TEST_F(LeaderOfAgents, KillsNoWorkerOnASecondSigterm) {
   start_two();
   signal(SIGTERM);
   signal(SIGTERM);
@@ -150,7 +150,7 @@ TEST_F(LeaderOfAgents, TakesOneSignalToManyNodesForOne) {
   EXPECT_EQ(count<Kill>(1), 1);
 }
 
-TEST_F(LeaderOfAgents, TellsToWhichNodeASignalCame) {
+TEST_F(LeaderOfAgents, ReportsTheNodeThatReceivedASignal) {
   start_two();
 
   hear(2, Interrupted{.signal = SIGTERM});

@@ -27,7 +27,7 @@ class LeftBehind : public ::testing::Test {
     }
   }
 
-  void expect_nobody_left() const {
+  void expect_no_process_left() const {
     for (const int pid : family) {
       EXPECT_TRUE(ends_soon(pid)) << pid;
     }
@@ -39,24 +39,24 @@ class LeftBehind : public ::testing::Test {
   std::vector<int> family;
 };
 
-TEST_F(LeftBehind, IsNobodyWhenAWorkerFails) {
-  start("fail_when_told.sh");
+TEST_F(LeftBehind, IsNoProcessWhenAWorkerFails) {
+  start("fail_on_request.sh");
   std::ofstream(launcher.path("go")) << "now\n";
 
   const Result result = launcher.wait();
 
   EXPECT_EQ(result.status.code, 3);
   EXPECT_THAT(result.errors, HasSubstr("that the workers had left behind"));
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
-TEST_F(LeftBehind, IsNobodyWhenTheRunIsStopped) {
+TEST_F(LeftBehind, IsNoProcessWhenTheRunIsStopped) {
   start("family.sh", {"stay"});
 
   launcher.process().signal(SIGTERM);
 
   EXPECT_EQ(launcher.wait().status.code, 143);
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
 TEST_F(LeftBehind, OrphansThatEndAreNotZombiesForTheRestOfTheRun) {
@@ -65,16 +65,16 @@ TEST_F(LeftBehind, OrphansThatEndAreNotZombiesForTheRestOfTheRun) {
   EXPECT_EQ(result.output, "zombies: 0\n") << result.errors;
 }
 
-TEST_F(LeftBehind, IsNobodyWhenTheLauncherIsKilled) {
+TEST_F(LeftBehind, IsNoProcessWhenTheLauncherIsKilled) {
   start("family.sh", {"stay"});
 
   launcher.process().signal(SIGKILL);
 
   EXPECT_EQ(launcher.wait().status.signal, SIGKILL);
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
-TEST_F(LeftBehind, IsNobodyWhenTheAgentIsKilled) {
+TEST_F(LeftBehind, IsNoProcessWhenTheAgentIsKilled) {
   start("family.sh", {"stay"});
 
   os::Child(agent()).signal(SIGKILL);
@@ -82,14 +82,14 @@ TEST_F(LeftBehind, IsNobodyWhenTheAgentIsKilled) {
 
   EXPECT_EQ(result.status.code, 128 + SIGKILL);
   EXPECT_THAT(result.errors, HasSubstr("lockstep: error: the agent was killed by SIGKILL"));
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
-TEST_F(LeftBehind, IsNobodyWhenAWorkerLeavesWithZero) {
+TEST_F(LeftBehind, IsNoProcessWhenAWorkerLeavesWithZero) {
   start("family.sh", {"leave"});
 
   EXPECT_EQ(launcher.wait().status.code, 0);
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
 }  // namespace

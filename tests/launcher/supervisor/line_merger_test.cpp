@@ -155,9 +155,9 @@ TEST(LineMerger, BoundsWhatWaits) {
     workers.say(0, {"line " + std::to_string(i)});
     shown += workers.shown().size();
   }
-  EXPECT_GE(shown, 100000 - LineMerger::kMostLines);
+  EXPECT_GE(shown, 100000 - LineMerger::kMaxLines);
 
-  workers.say(1, {std::string(LineMerger::kMostBytes, 'x')});
+  workers.say(1, {std::string(LineMerger::kMaxBytes, 'x')});
   EXPECT_EQ(workers.shown().size() + shown, 100000U + 1);
 }
 

@@ -53,7 +53,7 @@ TEST(LineSplitter, KeepsLinesAndDropsStatusLinesHoweverTheBytesCome) {
   }
 }
 
-TEST(LineSplitter, TellsTheNewestStatusOfEachPiece) {
+TEST(LineSplitter, ReportsTheNewestStatusOfEachPiece) {
   EXPECT_THAT(feed("10 %\r20 %\r", 1000).statuses, ::testing::ElementsAre("20 %"));
   EXPECT_THAT(feed("10 %\r20 %\r", 5).statuses, ::testing::ElementsAre("10 %", "20 %"));
 }

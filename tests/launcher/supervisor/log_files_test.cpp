@@ -6,22 +6,22 @@
 namespace lockstep::supervisor {
 namespace {
 
-contract::WorkerPlace place(int local_rank, int nodes = 1, int node_rank = 0) {
-  contract::WorkerPlace place;
-  place.local_rank = local_rank;
-  place.local_world_size = 4;
-  place.rank = node_rank * 4 + local_rank;
-  place.world_size = nodes * 4;
-  place.nodes = nodes;
-  place.node_rank = node_rank;
-  place.run_id = "job1";
-  place.run_directory = "/runs/job1";
-  place.attempt = 2;
-  return place;
+contract::WorkerSpec spec(int local_rank, int nodes = 1, int node_rank = 0) {
+  contract::WorkerSpec spec;
+  spec.local_rank = local_rank;
+  spec.local_world_size = 4;
+  spec.rank = node_rank * 4 + local_rank;
+  spec.world_size = nodes * 4;
+  spec.nodes = nodes;
+  spec.node_rank = node_rank;
+  spec.run_id = "job1";
+  spec.run_directory = "/runs/job1";
+  spec.attempt = 2;
+  return spec;
 }
 
-plan::StreamRule bits(int otherwise, std::map<int, int> by_local = {}) {
-  return {.otherwise = otherwise, .by_local = std::move(by_local)};
+plan::StreamRule bits(int fallback, std::map<int, int> by_local = {}) {
+  return {.fallback = fallback, .by_local = std::move(by_local)};
 }
 
 plan::OutputRules torchrun_rules(plan::StreamRule redirects, plan::StreamRule tee) {
@@ -33,7 +33,7 @@ plan::OutputRules torchrun_rules(plan::StreamRule redirects, plan::StreamRule te
 }
 
 TEST(LogFiles, AreOneLogInTheRunDirectoryUnlessMoreIsAsked) {
-  const LogFiles files = log_files({}, place(3));
+  const LogFiles files = log_files({}, spec(3));
 
   EXPECT_EQ(files.log, "/runs/job1/logs/attempt-2/rank-3.log");
   EXPECT_EQ(files.streams[0], LogFiles::OfStream{});
@@ -61,7 +61,7 @@ TEST(LogFiles, FollowTorchrunsRules) {
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(i);
-    const LogFiles files = log_files(torchrun_rules(cases[i].redirects, cases[i].tee), place(1));
+    const LogFiles files = log_files(torchrun_rules(cases[i].redirects, cases[i].tee), spec(1));
     EXPECT_EQ(files.streams[0].torchrun, cases[i].out);
     EXPECT_EQ(files.streams[0].is_shown, cases[i].shows_out);
     EXPECT_EQ(files.streams[1].torchrun, cases[i].err);
@@ -71,7 +71,7 @@ TEST(LogFiles, FollowTorchrunsRules) {
 }
 
 TEST(LogFiles, KeepNodesApart) {
-  const LogFiles files = log_files(torchrun_rules(bits(1), bits(0)), place(1, 2, 1));
+  const LogFiles files = log_files(torchrun_rules(bits(1), bits(0)), spec(1, 2, 1));
 
   EXPECT_EQ(files.streams[0].torchrun, "/logs/job1_1/attempt_2/1/stdout.log");
 }
@@ -79,7 +79,7 @@ TEST(LogFiles, KeepNodesApart) {
 TEST(LogFiles, AreNeededNowhereToKeepAStreamOffTheConsole) {
   plan::OutputRules rules;
   rules.redirects = bits(1);
-  const LogFiles files = log_files(rules, place(0));
+  const LogFiles files = log_files(rules, spec(0));
 
   EXPECT_EQ(files.streams[0].torchrun, "");
   EXPECT_FALSE(files.streams[0].is_shown);
@@ -90,14 +90,14 @@ TEST(LogFiles, LetOnlyFilteredRanksThrough) {
   plan::OutputRules rules;
   rules.local_ranks_filter = {0, 2};
 
-  EXPECT_TRUE(log_files(rules, place(2)).streams[1].is_shown);
-  EXPECT_FALSE(log_files(rules, place(1)).streams[0].is_shown);
+  EXPECT_TRUE(log_files(rules, spec(2)).streams[1].is_shown);
+  EXPECT_FALSE(log_files(rules, spec(1)).streams[0].is_shown);
 }
 
 TEST(LogFiles, FollowHorovodrunsNames) {
   plan::OutputRules rules;
   rules.output_filename = "/out";
-  const LogFiles files = log_files(rules, place(1, 3, 1));
+  const LogFiles files = log_files(rules, spec(1, 3, 1));
 
   EXPECT_EQ(files.streams[0].horovod, "/out/rank.05/stdout");
   EXPECT_EQ(files.streams[1].horovod, "/out/rank.05/stderr");

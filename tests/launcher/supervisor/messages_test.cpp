@@ -77,7 +77,7 @@ plan::NodeSpec whole_spec() {
   spec.bind = plan::Bind::Gpu;
   spec.gpus = {1, 3};
   spec.output.log_dir = kBytes;
-  spec.output.redirects = {.otherwise = 1, .by_local = {{0, 2}, {1, 3}}};
+  spec.output.redirects = {.fallback = 1, .by_local = {{0, 2}, {1, 3}}};
   spec.output.local_ranks_filter = {0, 5};
   spec.metrics = {{.name = "loss", .pattern = kBytes}};
   spec.sample_every_seconds = 0.5;

@@ -21,13 +21,14 @@ class PipedOutlet : public ::testing::Test {
     os::set_nonblocking(pipe.out.number());
   }
 
-  std::string read(size_t most) {
+  std::string read(size_t maximum) {
     std::string text;
     for (;;) {
       outlet.write_some();
-      if (text.size() >= most ||
-          os::read_some(pipe.out.number(), text, std::min(most - text.size(), size_t{1} << 16)) !=
-              os::ReadResult::Some) {
+      if (text.size() >= maximum ||
+          os::read_some(pipe.out.number(),
+                        text,
+                        std::min(maximum - text.size(), size_t{1} << 16)) != os::ReadResult::Some) {
         return text;
       }
     }
@@ -61,15 +62,15 @@ TEST_F(PipedOutlet, LeavesTheFlagsOfItsDescriptorAlone) {
 TEST_F(PipedOutlet, DropsAndCountsWhatASlowReaderCannotTake) {
   constexpr int kLines = 30000;
   const std::string line(1023, 'x');
-  size_t most_waiting = 0;
+  size_t max_waiting = 0;
   for (int i = 0; i < kLines; ++i) {
     outlet.add_lines("", line + '\n');
     outlet.write_some();
-    most_waiting = std::max(most_waiting, outlet.waiting_bytes());
+    max_waiting = std::max(max_waiting, outlet.waiting_bytes());
   }
-  EXPECT_LE(most_waiting, OutputBuffer::kMostWaitingBytes + 1024);
+  EXPECT_LE(max_waiting, OutputBuffer::kMaxWaitingBytes + 1024);
 
-  std::string text = read(OutputBuffer::kMostWaitingBytes / 2 + (size_t{1} << 20));
+  std::string text = read(OutputBuffer::kMaxWaitingBytes / 2 + (size_t{1} << 20));
   outlet.add_lines("", "the end\n");
   text += read_all();
 
@@ -82,8 +83,8 @@ TEST_F(PipedOutlet, DropsAndCountsWhatASlowReaderCannotTake) {
                ") not shown: the reader is too slow; the log files are complete\nthe end\n"));
 }
 
-TEST_F(PipedOutlet, TellsAtTheEndWhatWasDropped) {
-  outlet.add(std::string(OutputBuffer::kMostWaitingBytes + 1, 'x'));
+TEST_F(PipedOutlet, ReportsAtTheEndWhatWasDropped) {
+  outlet.add(std::string(OutputBuffer::kMaxWaitingBytes + 1, 'x'));
   outlet.add_lines("", "one\n");
 
   outlet.tell_dropped();
@@ -102,7 +103,7 @@ TEST_F(PipedOutlet, ForgetsAllWhenItsReaderHasGone) {
   outlet.write_some();
   outlet.add_lines("", "b\n");
 
-  EXPECT_TRUE(outlet.is_nobody());
+  EXPECT_TRUE(outlet.has_no_reader());
   EXPECT_EQ(outlet.waiting_fd(), -1);
   EXPECT_EQ(outlet.waiting_bytes(), 0U);
 }
@@ -123,10 +124,10 @@ TEST(OutputBuffer, NeverDropsWhatGoesToAFile) {
   EXPECT_EQ(std::filesystem::file_size(directory.path() / "file"), 20000U * 1005);
 }
 
-TEST(OutputBuffer, KnowsThatNobodyReadsTheNullDevice) {
+TEST(OutputBuffer, KnowsThatTheNullDeviceHasNoReader) {
   const os::Fd null = os::open_for_append("/dev/null");
 
-  EXPECT_EQ(OutputBuffer::kind_of(null.number()), OutputBuffer::Kind::Nobody);
+  EXPECT_EQ(OutputBuffer::kind_of(null.number()), OutputBuffer::Kind::NoReader);
 }
 
 }  // namespace

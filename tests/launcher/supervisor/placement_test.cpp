@@ -41,7 +41,7 @@ TEST_F(RequireProgram, ProposesTheFileThatWasPerhapsMeant) {
   EXPECT_THAT(refuse({path("trian.py.x")}), ThrowsMessage<Error>(HasSubstr("': no such file")));
   EXPECT_THAT(refuse({"python3", path("trian.py")}),
               ThrowsMessage<Error>(AllOf(HasSubstr("trian.py': no such file"),
-                                         HasSubstr("try:   " + path("train.py")))));
+                                         HasSubstr("try:       " + path("train.py")))));
 }
 
 TEST_F(RequireProgram, SaysWhatIsWrongWithAFileThatIsThere) {

@@ -105,7 +105,7 @@ SyntaxError: invalid syntax)");
 
 TEST(PythonExceptions, AreNotSeenWhereThereAreNone) {
   for (const char* log : {"",
-                          "RuntimeError: told by somebody, not raised",
+                          "RuntimeError: printed, not raised",
                           "Traceback (most recent call last):",
                           "Traceback (most recent call last):\n  File \"a.py\", line x, in y\n",
                           "SyntaxError: without a place"}) {

@@ -16,7 +16,7 @@ RankSet set_of(const std::vector<int>& ranks) {
   return set;
 }
 
-TEST(RankSet, TellsItsRanges) {
+TEST(RankSet, ListsItsRanges) {
   struct Case {
     std::vector<int> ranks;
     std::string text;

@@ -135,14 +135,14 @@ TEST(Prober, ReachesAListenerOfItsRunOverIpv4AndIpv6) {
 TEST(Prober, TriesManyTargetsAFewAtATime) {
   ProbeListener listener(secret_of(1));
   const std::vector<Target> targets(1000, loopback(listener.port()));
-  Prober prober(secret_of(1), 0, targets, {.timeout = kPatient.timeout, .most_at_once = 16});
+  Prober prober(secret_of(1), 0, targets, {.timeout = kPatient.timeout, .max_at_once = 16});
 
   EXPECT_THAT(drive(prober, &listener), Each(Field(&plan::Trial::fault, "")));
 }
 
 TEST(Prober, SaysWhyATargetCannotBeReached) {
-  const os::ReservedPort nobody = std::move(os::reserve_ports(1).front());
-  EXPECT_EQ(fault_of(loopback(nobody.number()), kPatient), "refused");
+  const os::ReservedPort unused = std::move(os::reserve_ports(1).front());
+  EXPECT_EQ(fault_of(loopback(unused.number()), kPatient), "refused");
   EXPECT_EQ(fault_of({.address = "192.0.2.1", .port = 9, .source = "127.0.0.1"}, kPatient),
             "no route");
   EXPECT_EQ(fault_of({.address = "127.0.0.1", .port = 9, .source = "192.0.2.77"}, kPatient),
@@ -230,7 +230,7 @@ TEST(Prober, HasNothingToDoWithoutTargets) {
 TEST(ProbeListener, AnswersWhateverGarbageCameBefore) {
   ProbeListener listener(secret_of(1));
   std::mt19937 random(7);  // NOLINT: reproducible
-  size_t most = 0;
+  size_t maximum = 0;
   std::vector<os::Fd> open;
   for (int i = 0; i < 2000; ++i) {
     std::vector<uint8_t> bytes(random() % 100);
@@ -243,10 +243,10 @@ TEST(ProbeListener, AnswersWhateverGarbageCameBefore) {
       open.erase(open.begin() + static_cast<std::ptrdiff_t>(random() % open.size()));
     }
     listener.take();
-    most = std::max(most, listener.pending());
+    maximum = std::max(maximum, listener.pending());
   }
 
-  EXPECT_LE(most, ProbeListener::kMostPending);
+  EXPECT_LE(maximum, ProbeListener::kMaxPending);
   EXPECT_EQ(fault_of(loopback(listener.port()), kPatient, &listener), "");
 }
 
@@ -258,12 +258,12 @@ TEST(ProbeListener, KeepsFewOfManyThatSayTooLittleAndStillAnswers) {
     say(slow.back(), {1, 2, 3});
   }
   let_work(listener);
-  EXPECT_EQ(listener.pending(), ProbeListener::kMostPending);
+  EXPECT_EQ(listener.pending(), ProbeListener::kMaxPending);
 
   EXPECT_EQ(fault_of(loopback(listener.port()), kPatient, &listener), "");
 }
 
-TEST(ProbeListener, DropsWhoeverIsSlowForTwoSeconds) {
+TEST(ProbeListener, DropsAClientThatIsSlowForTwoSeconds) {
   ProbeListener listener(secret_of(1));
   const os::Fd slow = connect_to(listener.port());
   say(slow, {1, 2, 3});

@@ -88,7 +88,7 @@ TEST(RendezvousFileTest, NeedsAHome) {
 
 class Posted : public ::testing::Test {
  protected:
-  os::TemporaryDirectory directory{"meeting-test"};
+  os::TemporaryDirectory directory{"rendezvous-test"};
   fs::path file = directory.path() / "below" / "job.json";
 };
 
@@ -124,7 +124,7 @@ TEST_F(Posted, IsNotReadWhenOthersCouldHaveWrittenIt) {
   EXPECT_FALSE(find_rendezvous_in(link));
 }
 
-TEST_F(Posted, IsNobodyWhereTheFileIsNotOurs) {
+TEST_F(Posted, IsRejectedIfTheFileBelongsToAnotherUser) {
   EXPECT_FALSE(find_rendezvous_in(file));
   fs::create_directories(file.parent_path());
   os::write_private(file, "{ \"format\": 0 }");
@@ -140,7 +140,7 @@ TEST(OwnEndpoints, EndWithLoopback) {
   EXPECT_EQ(endpoints.front().port, 4711);
 }
 
-TEST(DerivedKeys, AreTheSameForTheSameSecretAndMeetingOnly) {
+TEST(DerivedKeys, AreTheSameForTheSameSecretAndRendezvousOnly) {
   const std::string secret(64, 's');
   const ControlKeys keys = derive_keys(secret, "job1");
 

@@ -132,7 +132,7 @@ TEST_F(TurnsOfAJob, GoOnWithAProgramThatSavesButKnowsNothingOf75) {
   EXPECT_EQ(asked(), "requeue 17\n");
 }
 
-TEST_F(TurnsOfAJob, EndForGoodWhenSomebodyCancels) {
+TEST_F(TurnsOfAJob, EndForGoodWhenAUserCancels) {
   const Result result = turn(kSaving, {"--progress-file", "saved"}, SIGTERM);
 
   EXPECT_EQ(result.status.code, 75);
@@ -140,7 +140,7 @@ TEST_F(TurnsOfAJob, EndForGoodWhenSomebodyCancels) {
   EXPECT_THAT(result.errors, Not(HasSubstr("requeue")));
 }
 
-TEST_F(TurnsOfAJob, EndForGoodWhenSomebodyCancelsWhileTheWorkersSave) {
+TEST_F(TurnsOfAJob, EndForGoodWhenAUserCancelsWhileTheWorkersSave) {
   launcher.write_script("bin/squeue", "#!/bin/sh\necho 10:00\n");
   const std::string slow =
       "trap 'touch saving; sleep 1; echo x >>saved; exit 75' TERM; touch here; "

@@ -122,9 +122,9 @@ TEST(JudgeRequeue, AdvisesWithWhatACheckpointTakes) {
               HasSubstr("/home/me/saved.pt has not changed"));
 }
 
-TEST(JudgeRequeue, KeepsToTheMostThatIsAllowed) {
+TEST(JudgeRequeue, KeepsToTheMaximum) {
   plan::RequeueRules twice = rules();
-  twice.most.value = 2;
+  twice.maximum.value = 2;
 
   EXPECT_TRUE(judge_requeue(twice, account(1, 0), good_turn()).is_again);
   const RequeueAnswer third = judge_requeue(twice, account(2, 0), good_turn());
@@ -134,7 +134,7 @@ TEST(JudgeRequeue, KeepsToTheMostThatIsAllowed) {
               AllOf(HasSubstr("--max-requeues 2"), HasSubstr("scontrol requeue 17")));
 }
 
-TEST(TimeLeft, IsReadAsSqueueTellsIt) {
+TEST(TimeLeft, IsReadInTheFormatOfSqueue) {
   EXPECT_EQ(find_time_left("0:31\n"), 31);
   EXPECT_EQ(find_time_left("59:05"), 3545);
   EXPECT_EQ(find_time_left("2:03:04"), 7384);
@@ -197,7 +197,7 @@ TEST_F(TurnOfAJob, DoesNotTakeTheLimitItselfForACancel) {
   const auto now = std::chrono::system_clock::now();
   plan.requeue->end_time =
       std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count() + 100;
-  plan.requeue->most.value = 1;
+  plan.requeue->maximum.value = 1;
   contract::RequeueRecord full = account(1, 0);
   contract::write_requeue_record(contract::RunDirectory(directory.path()), full);
   save(10);
@@ -233,7 +233,7 @@ TEST_F(TurnOfAJob, KeepsAnAccountAlsoWhenItDoesNotGoOn) {
 
 TEST_F(TurnOfAJob, TakesAChangedFileForProgress) {
   plan.requeue->progress_file = (directory.path() / "saved").string();
-  plan.requeue->most.value = 1;
+  plan.requeue->maximum.value = 1;
   contract::write_requeue_record(contract::RunDirectory(directory.path()), account(1, 1));
   std::ofstream(plan.requeue->progress_file) << "1";
 

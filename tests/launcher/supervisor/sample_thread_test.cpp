@@ -50,7 +50,7 @@ TEST(SampleThread, RingsForEverySample) {
   EXPECT_EQ(contract::parse_node_sample(all[2]).workers.at(0).rank, 4);
 }
 
-TEST(SampleThread, HoldsABoundedNumberThatNobodyTakes) {
+TEST(SampleThread, HoldsABoundedNumberOfUnreadSamples) {
   std::atomic<int> taken = 0;
   SampleThread sampler(milliseconds(0), [&taken]() -> SampleThread::Look {
     return [&taken](const SampleThread::Workers&) {

@@ -37,7 +37,7 @@ class SeveralNodes : public ::testing::Test {
 
   Launcher& start(const NodeOptions& node_options, const std::string& script) {
     Launcher& node = *nodes.emplace_back(std::make_unique<Launcher>());
-    node.environment.insert_or_assign("LOCKSTEP_MEETING_DIR", directory.path() / "meeting");
+    node.environment.insert_or_assign("LOCKSTEP_MEETING_DIR", directory.path() / "rendezvous");
     node.environment.merge(os::Environment(variables));
     std::vector<std::string> arguments = {"run"};
     arguments.insert(arguments.end(), node_options.options.begin(), node_options.options.end());
@@ -91,7 +91,7 @@ class SeveralNodes : public ::testing::Test {
   }
 
   // The command lines of launchers, agents and workers contain the directory of the test.
-  void expect_nobody_left() const {
+  void expect_no_process_left() const {
     int left = -1;
     comes_true([&] {
       left = 0;
@@ -130,7 +130,7 @@ TEST_F(SeveralNodes, AreOneWorldAndSpeakThroughTheFirst) {
   EXPECT_EQ(second.output, "");
   EXPECT_THAT(first.errors,
               HasSubstr(fmt::format("4 workers on 2 nodes ({0}, {0})", os::host_name())));
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
 TEST_F(SeveralNodes, LeaveTheirSamplesAndNumbersWithTheFirst) {
@@ -203,7 +203,7 @@ TEST_F(SeveralNodes, MeetWithASecretAndNoFile) {
   EXPECT_EQ(nodes[0]->wait().status.code, 0);
   EXPECT_EQ(nodes[1]->wait().status.code, 0);
 
-  EXPECT_FALSE(fs::exists(directory.path() / "meeting"));
+  EXPECT_FALSE(fs::exists(directory.path() / "rendezvous"));
   for (const int rank : {0, 1, 2, 3}) {
     const std::string text = read_text(directory.path() / fmt::format("env-{}", rank));
     EXPECT_THAT(text, HasSubstr(fmt::format("\nRANK={}\n", rank)));
@@ -227,7 +227,7 @@ TEST_F(SeveralNodes, KeepTheirKeysToThemselves) {
   while (!fs::exists(directory.path() / "env-3")) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  const fs::path file = fs::directory_iterator(directory.path() / "meeting")->path();
+  const fs::path file = fs::directory_iterator(directory.path() / "rendezvous")->path();
   const std::string text = read_text(file);
   const std::string name = "\"client_secret\":\"";
   const std::string secret = text.substr(text.find(name) + name.size(), 40);
@@ -264,10 +264,10 @@ TEST_F(SeveralNodes, EndWithTheCodeOfAWorkerOnTheSecond) {
   EXPECT_THAT(first.errors, HasSubstr("local rank 1 on " + os::host_name()));
   EXPECT_THAT(first.errors, HasSubstr("no more coffee"));
   EXPECT_THAT(read_text(directory.path() / "run" / "failure.json"), HasSubstr("\"rank\": 3"));
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
-TEST_F(SeveralNodes, StopWhenTheLeaderIsToldTo) {
+TEST_F(SeveralNodes, StopWhenTheLeaderReceivesASignal) {
   start_two(kStay);
   wait_for_two();
 
@@ -275,10 +275,10 @@ TEST_F(SeveralNodes, StopWhenTheLeaderIsToldTo) {
 
   EXPECT_EQ(nodes[0]->wait().status.code, 143);
   EXPECT_EQ(nodes[1]->wait().status.code, 143);
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
-TEST_F(SeveralNodes, StopWhenAnotherIsToldTo) {
+TEST_F(SeveralNodes, StopWhenAnotherNodeReceivesASignal) {
   start_two(kStay);
   wait_for_two();
 
@@ -288,10 +288,10 @@ TEST_F(SeveralNodes, StopWhenAnotherIsToldTo) {
   EXPECT_EQ(first.status.code, 130);
   EXPECT_THAT(first.errors, HasSubstr(os::host_name() + " received SIGINT"));
   EXPECT_EQ(nodes[1]->wait().status.code, 130);
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
-TEST_F(SeveralNodes, LeaveNobodyWhenAnAgentIsKilled) {
+TEST_F(SeveralNodes, LeaveNoProcessWhenAnAgentIsKilled) {
   start_two(kStay);
   wait_for_two();
 
@@ -301,10 +301,10 @@ TEST_F(SeveralNodes, LeaveNobodyWhenAnAgentIsKilled) {
   EXPECT_EQ(first.status.code, 75);
   EXPECT_THAT(first.errors, HasSubstr("is lost: connection closed"));
   EXPECT_EQ(nodes[1]->wait().status.code, 128 + SIGKILL);
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
-TEST_F(SeveralNodes, LeaveNobodyWhenAGuardIsKilled) {
+TEST_F(SeveralNodes, LeaveNoProcessWhenAGuardIsKilled) {
   start_two(kStay);
   wait_for_two();
 
@@ -312,10 +312,10 @@ TEST_F(SeveralNodes, LeaveNobodyWhenAGuardIsKilled) {
 
   EXPECT_EQ(nodes[0]->wait().status.code, 75);
   EXPECT_EQ(nodes[1]->wait().status.signal, SIGKILL);
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
-TEST_F(SeveralNodes, LeaveNobodyWhenTheLeaderIsKilled) {
+TEST_F(SeveralNodes, LeaveNoProcessWhenTheLeaderIsKilled) {
   start_two(kStay);
   wait_for_two();
 
@@ -326,10 +326,10 @@ TEST_F(SeveralNodes, LeaveNobodyWhenTheLeaderIsKilled) {
   EXPECT_EQ(second.status.code, 75);
   EXPECT_THAT(second.errors,
               HasSubstr("lost the leader of this run; killed the workers of this node"));
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
-TEST_F(SeveralNodes, LeaveNobodyWhenTheLeadersGuardIsKilled) {
+TEST_F(SeveralNodes, LeaveNoProcessWhenTheGuardOfTheLeaderIsKilled) {
   start_two(kStay);
   wait_for_two();
 
@@ -337,7 +337,7 @@ TEST_F(SeveralNodes, LeaveNobodyWhenTheLeadersGuardIsKilled) {
 
   EXPECT_EQ(nodes[0]->wait().status.signal, SIGKILL);
   EXPECT_THAT(nodes[1]->wait().status.code, AnyOf(75, 128 + SIGQUIT));
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
 TEST_F(SeveralNodes, StartTogetherAgain) {
@@ -373,7 +373,7 @@ TEST_F(SeveralNodes, GoOnWithFewerWhereThatIsAllowed) {
   EXPECT_THAT(first.errors, HasSubstr("starting attempt 1: continuing with 1 node"));
   EXPECT_THAT(first.output, HasSubstr("[1]: 1 of 2"));
   EXPECT_EQ(nodes[1]->wait().status.code, 128 + SIGKILL);
-  expect_nobody_left();
+  expect_no_process_left();
 }
 
 TEST_F(SeveralNodes, TellOneThatMayNotJoinWhy) {
@@ -407,7 +407,7 @@ TEST_F(SeveralNodes, DoWithoutOneThatSendsWhatIsNoMessage) {
   start(as_node(0), "true");
   std::optional<supervisor::RendezvousPoint> point;
   while (!point) {
-    point = supervisor::find_rendezvous_in(directory.path() / "meeting" /
+    point = supervisor::find_rendezvous_in(directory.path() / "rendezvous" /
                                            fmt::format("127.0.0.1-{}.json", port));
   }
   supervisor::ControlClient rogue(point->keys, point->endpoints);

@@ -50,7 +50,7 @@ class Supervision : public ::testing::Test {
   Launcher launcher;
 };
 
-TEST_F(Supervision, TellsEveryWorkerItsPlace) {
+TEST_F(Supervision, GivesEveryWorkerItsRank) {
   const Result result = run(
       2,
       "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR "
@@ -192,14 +192,14 @@ TEST_F(Supervision, GoesOnAfterAHangupUnderNohup) {
 }
 
 TEST_F(Supervision, KillsAtOnceOnTheSecondInterrupt) {
-  launcher.start(
-      command(2, "trap 'touch told-$RANK' TERM; touch ready-$RANK; while :; do sleep 0.05; done"));
+  launcher.start(command(
+      2, "trap 'touch stopped-$RANK' TERM; touch ready-$RANK; while :; do sleep 0.05; done"));
   launcher.wait_for_file("ready-0");
   launcher.wait_for_file("ready-1");
 
   const auto start = Clock::now();
   launcher.process().signal(SIGINT);
-  launcher.wait_for_file("told-0");
+  launcher.wait_for_file("stopped-0");
   launcher.process().signal(SIGINT);
   const Result result = launcher.wait();
 
@@ -226,9 +226,9 @@ TEST_F(Supervision, RefusesAPortInUseBeforeAnyWorkerStarts) {
   EXPECT_EQ(busy.status.code, 69);
   EXPECT_THAT(busy.errors,
               HasSubstr("lockstep: error: cannot use port 29417: it is in use\n"
-                        "  asked: 127.0.0.1:29417  (flag --master-port)\n"
-                        "  found: another program listens there  (this machine)\n"
-                        "  try:   omit --master-port to use a free port"));
+                        "  requested: 127.0.0.1:29417  (flag --master-port)\n"
+                        "  found:     another program listens there  (this machine)\n"
+                        "  try:       omit --master-port to use a free port"));
   EXPECT_FALSE(std::filesystem::exists(launcher.path("started")));
 }
 

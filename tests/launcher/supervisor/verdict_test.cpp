@@ -42,7 +42,7 @@ TEST(Verdict, BlamesTheFirstFailureAndNotThoseStoppedAfterIt) {
   EXPECT_EQ(verdict.exit_code(), 3);
 }
 
-TEST(Verdict, TellsASignalAsAShellDoes) {
+TEST(Verdict, ReportsASignalAsAShellDoes) {
   Verdict verdict;
   verdict.record_exit(rank(0), death(SIGSEGV), kUnasked);
 
@@ -90,7 +90,7 @@ TEST(Verdict, DoesNotBlameWhoCrashedOnBeingStopped) {
   EXPECT_THAT(verdict.cause(), Optional(rank(0)));
 }
 
-TEST(Verdict, BlamesNobodyWhenTheUserStopped) {
+TEST(Verdict, BlamesNoWorkerWhenTheUserStopped) {
   Verdict verdict;
   verdict.record_stop(SIGINT);
   verdict.record_exit(rank(0), death(SIGTERM), SIGTERM);
@@ -110,7 +110,7 @@ TEST(Verdict, LeavesWithTryAgainWhenAWorkerDid) {
   EXPECT_EQ(verdict.exit_code(), 75);
 }
 
-TEST(Verdict, TellsTerminationAndHangupAlike) {
+TEST(Verdict, TreatsTerminationAndHangupAlike) {
   for (const int signal : {SIGTERM, SIGHUP}) {
     Verdict verdict;
     verdict.record_stop(signal);

@@ -39,11 +39,11 @@ class WorkerOutput : public ::testing::Test {
     files.log = directory.path() / "logs" / "rank-3.log";
     return files;
   }
-  static contract::WorkerPlace place() {
-    contract::WorkerPlace place;
-    place.rank = 3;
-    place.world_size = 4;
-    return place;
+  static contract::WorkerSpec spec() {
+    contract::WorkerSpec spec;
+    spec.rank = 3;
+    spec.world_size = 4;
+    return spec;
   }
 
   std::function<void(const std::string&)> tell() {
@@ -58,7 +58,7 @@ class WorkerOutput : public ::testing::Test {
 };
 
 TEST_F(WorkerOutput, GoesToTheLogAndToTheSink) {
-  Worker worker(place(), files(), tell());
+  Worker worker(spec(), files(), tell());
   worker.open_logs();
 
   os::write_all(worker.stdout_fd(), "a\nb\n10 %\rtor");
@@ -76,7 +76,7 @@ TEST_F(WorkerOutput, GoesToTheLogAndToTheSink) {
 }
 
 TEST_F(WorkerOutput, IsCompleteToTheLastByteOfTheDead) {
-  Worker worker(place(), files(), tell());
+  Worker worker(spec(), files(), tell());
   worker.open_logs();
   const std::string much = std::string(300000, 'x') + "\nno end";
 
@@ -91,7 +91,7 @@ TEST_F(WorkerOutput, IsCompleteToTheLastByteOfTheDead) {
 
 // The console shows it in the failure report.
 TEST_F(WorkerOutput, EndsInTheLogWithTheErrorThatWasNotPrinted) {
-  contract::WorkerPlace at = place();
+  contract::WorkerSpec at = spec();
   at.error_file = (directory.path() / "rank-3.error").string();
   LogFiles logs = files();
   logs.streams[1].torchrun = directory.path() / "stderr.log";
@@ -110,7 +110,7 @@ TEST_F(WorkerOutput, EndsInTheLogWithTheErrorThatWasNotPrinted) {
 }
 
 TEST_F(WorkerOutput, EndsWithTheProcess) {
-  Worker worker(place(), files(), tell());
+  Worker worker(spec(), files(), tell());
   worker.open_logs();
   os::write_all(worker.stdout_fd(), "no end");
   worker.close_inner_ends();
@@ -129,7 +129,7 @@ TEST_F(WorkerOutput, IsAlsoKeptWhereTheUserWantsIt) {
                        .horovod = directory.path() / "h" / "stdout",
                        .is_shown = false};
   wanted.streams[1].horovod = directory.path() / "h" / "stderr";
-  Worker worker(place(), wanted, tell());
+  Worker worker(spec(), wanted, tell());
   worker.open_logs();
 
   os::write_all(worker.stdout_fd(), "1 %\rout\n");
@@ -149,12 +149,12 @@ TEST_F(WorkerOutput, CannotBeKeptBelowAFile) {
   std::ofstream(directory.path() / "file") << "x";
   wanted.streams[0].horovod = directory.path() / "file" / "stdout";
 
-  EXPECT_THAT([&] { Worker(place(), wanted, tell()).open_logs(); },
+  EXPECT_THAT([&] { Worker(spec(), wanted, tell()).open_logs(); },
               ThrowsMessage<Error>(HasSubstr("cannot create directory ")));
 }
 
 TEST_F(WorkerOutput, GoesOnInTheLogWhenThereIsRoomAgain) {
-  Worker worker(place(), files(), tell());
+  Worker worker(spec(), files(), tell());
   worker.open_logs();
   const auto say = [&](const std::string& line) {
     os::write_all(worker.stdout_fd(), line);

@@ -118,7 +118,7 @@ TEST_F(Bench, GivesTheLossCurveOfThePeer) {
   EXPECT_LT(read("p.json").at("largest_loss_difference"), 1e-3);
 }
 
-TEST_F(Bench, TimesTheTrainerBesideABareLoop) {
+TEST_F(Bench, TimesTheTrainerNextToABareLoop) {
   const os::CommandResult done =
       bench("mnist --device cpu --net mlp --batch 8 --steps 5 --warmup 2 --json out.json");
   ASSERT_EQ(done.status.code, 0) << done.errors;
@@ -203,7 +203,7 @@ TEST_F(Bench, SaysWhatItCannotDo) {
     EXPECT_THAT(refused.errors, HasSubstr(words)) << arguments;
   };
   refuse("", 64, "A subcommand is required");
-  refuse("gpt2 --size huge", 64, "cannot make a GPT-2 of size 'huge'");
+  refuse("gpt2 --size huge", 64, "unknown size of GPT-2: 'huge'");
   refuse("gpt2 --precison bf16", 64, "invalid command line");
   refuse("gpt2 --batch 0", 64, "--batch: 0 is less than 1");
   refuse(

@@ -166,7 +166,7 @@ TEST_F(Tokens, TrainASmallGpt2UnderEveryStrategy) {
   }
   const os::CommandResult refused = sh(LOCKSTEP_BIN_DIR "/gpt2 --size tiny --tokens nothing");
   EXPECT_EQ(refused.status.code, 64);
-  EXPECT_THAT(refused.errors, HasSubstr("looked for: nothing_train_000000.bin"));
+  EXPECT_THAT(refused.errors, HasSubstr("missing: nothing_train_000000.bin"));
 }
 
 TEST_F(Tokens, AskForNumbersOfGpt2sOwn) {

@@ -135,8 +135,8 @@ TEST(Checkpoints, SurviveAFullDisk) {
   EXPECT_THAT(disk.text,
               MatchesRegex("74 cannot write " + root.string() +
                            "/.step-00000002.partial/optimizer.pt: No space left on device\n"
-                           "  needed: 78[0-9].* KiB  .this checkpoint.\n"
-                           "  free:   6[0-9][0-9].* KiB  ." +
+                           "  required: 78[0-9].* KiB  .this checkpoint.\n"
+                           "  free:     6[0-9][0-9].* KiB  ." +
                            root.string() +
                            ".\n"
                            "  kept:   the previous checkpoint, step-00000001, is untouched\n"

@@ -201,12 +201,12 @@ TEST_F(CheckpointDirectory, WhenDamagedIsPassedOverForTheOneBefore) {
   ASSERT_EQ(damage_.size(), 2);
   EXPECT_EQ(damage_[0],
             "cannot use checkpoint " + root_.string() +
-                "/step-00000003: model.pt has the wrong size\n  written: " + size +
-                " bytes  (manifest.json)\n  found:   50 bytes  (model.pt)");
+                "/step-00000003: model.pt has the wrong size\n  expected: " + size +
+                " bytes  (manifest.json)\n  found:    50 bytes  (model.pt)");
   EXPECT_THAT(damage_[1],
               ::testing::MatchesRegex("cannot use checkpoint " + root_.string() +
-                                      "/step-00000002: model.pt is damaged\n  written: XXH3 "
-                                      "[0-9a-f]+  .manifest.json.\n  found:   XXH3 [0-9a-f]+  "
+                                      "/step-00000002: model.pt is damaged\n  expected: XXH3 "
+                                      "[0-9a-f]+  .manifest.json.\n  found:    XXH3 [0-9a-f]+  "
                                       ".model.pt."));
 }
 
@@ -220,8 +220,8 @@ TEST_F(CheckpointDirectory, OfANewerFormatIsNotTakenForADamagedOne) {
   EXPECT_EQ(
       error_of([&] { find_latest_checkpoint(root_, note_); }),
       "64 cannot read " + path.string() +
-          "/manifest.json: it was written by a newer version of lockstep\n  format:    version 9  "
-          "(manifest.json)\n  supported: up to version 2  (this program)");
+          "/manifest.json: it was written by a newer version of lockstep\n  found:    version 9  "
+          "(manifest.json)\n  expected: up to version 2  (this program)");
 }
 
 TEST_F(CheckpointDirectory, SaysWhyItCannotBeWritten) {

@@ -134,7 +134,7 @@ TEST_F(PythonInterop, PicklesOfCodeAndOldFormatsAreRefused) {
   EXPECT_THAT(error_of([&] { load_weights(folder() / "module.pt"); }),
               StartsWith("74 cannot read " + (folder() / "module.pt").string() +
                          ": it contains the Python object __main__.Net, not only tensors and plain "
-                         "values\n  at: byte "));
+                         "values\n  byte: "));
   EXPECT_THAT(error_of([&] { load_weights(folder() / "legacy.pt"); }),
               HasSubstr("it has the format of torch.save before PyTorch 1.6"));
 }

@@ -240,7 +240,7 @@ TEST(OptimizerState, OfUnknownKindsIsRefused) {
 
   EXPECT_EQ(
       error_of([&] { collect_optimizer(rms, collect_model(*net)); }),
-      "64 cannot save or load the state of this optimizer\n  supported: SGD, Adam, AdamW, Lamb, "
+      "64 cannot save or load the state of this optimizer\n  available: SGD, Adam, AdamW, Lamb, "
       "Adagrad, Muon");
 }
 

@@ -142,7 +142,7 @@ TEST(PickleReader, NamesWhatItRefusesAndWhere) {
   for (const Bad& bad : table) {
     SCOPED_TRACE(bad.why);
     EXPECT_EQ(error_of([&] { read_pickle(bad.pickle); }),
-              "74 cannot read x.pt: " + bad.why + "\n  at: byte " + std::to_string(bad.byte));
+              "74 cannot read x.pt: " + bad.why + "\n  byte: " + std::to_string(bad.byte));
   }
 }
 
@@ -168,7 +168,7 @@ TEST(PickleReader, RefusesTensorsThatAreNotWithinTheirStorage) {
     const std::string pickle = tensor(bad.shape);
     const size_t last_call = 1000 + pickle.size() - 2;
     EXPECT_EQ(error_of([&] { read_pickle(pickle); }),
-              "74 cannot read x.pt: " + bad.why + "\n  at: byte " + std::to_string(last_call));
+              "74 cannot read x.pt: " + bad.why + "\n  byte: " + std::to_string(last_call));
   }
 }
 

@@ -123,16 +123,16 @@ TEST_F(PtFile, IsRefusedOrTheSameWithAnyBitFlipped) {
   EXPECT_GT(refused, 500);
 }
 
-TEST_F(PtFile, TellsWhatIsWrong) {
+TEST_F(PtFile, ReportsTheError) {
   write(file_, "");
   EXPECT_EQ(error_of([&] { load_weights(file_); }),
             "74 cannot read " + file_.string() +
                 ": it ends early: there is no zip directory (truncated while it was copied or "
-                "written?)\n  at: byte 0");
+                "written?)\n  byte: 0");
   write(file_, "hello");
   EXPECT_EQ(error_of([&] { load_weights(file_); }),
             "74 cannot read " + file_.string() +
-                ": it is not a file of torch.save (no zip archive)\n  at: byte 0");
+                ": it is not a file of torch.save (no zip archive)\n  byte: 0");
   write(file_, "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.");
   EXPECT_EQ(error_of([&] { load_weights(file_); }),
             "74 cannot read " + file_.string() +

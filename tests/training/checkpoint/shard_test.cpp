@@ -270,7 +270,7 @@ TEST_F(Shards, NeedTheirSpaceBeforeTheyAreWritten) {
   EXPECT_THAT(
       error_of([&] { require_space(root_, 7, uint64_t{1} << 60); }),
       ::testing::MatchesRegex("74 cannot save checkpoint step-00000007: not enough free "
-                              "space\n  needed: 1.* TiB.*\n  free: .*\n  kept: .*no earlier "
+                              "space\n  required: 1.* TiB.*\n  free: .*\n  kept: .*no earlier "
                               "checkpoint exists\n  try: .*--keep 1.*"));
 }
 

@@ -5,7 +5,7 @@
 
 #include "lockstep/error.h"
 #include "support/collectives.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 
 namespace lockstep {
@@ -34,15 +34,15 @@ TEST(Solo, CopiesNothingThroughHostMemory) {
   EXPECT_TRUE(solo.reduce_scatter(tensor.view({1, 4})).is_meta());
 }
 
-TEST(ThreadGang, KeepsEveryPromiseOfACommunicator) {
+TEST(ThreadGroup, KeepsEveryPromiseOfACommunicator) {
   for (const int size : {2, 3}) {
-    gang(size, [](Communicator& comm) { EXPECT_EQ(faults_of_collectives(comm), ""); });
+    run_workers(size, [](Communicator& comm) { EXPECT_EQ(faults_of_collectives(comm), ""); });
   }
 }
 
-TEST(ThreadGang, EndsAllRanksWhenOneFailsAndTellsItsReason) {
+TEST(ThreadGroup, EndsAllRanksWhenOneFailsAndReportsItsReason) {
   const auto run = [] {
-    gang(3, [](Communicator& comm) {
+    run_workers(3, [](Communicator& comm) {
       if (comm.rank() == 1) {
         throw Error(ExitCode::Io, "the disk of rank 1 is full");
       }
@@ -56,7 +56,7 @@ TEST(ThreadGang, EndsAllRanksWhenOneFailsAndTellsItsReason) {
 // The messages of all workers, by rank, after they did not make the same call.
 std::vector<std::string> sayings(const std::function<void(Communicator&)>& body) {
   std::vector<std::string> all(3);
-  gang(3, [&](Communicator& comm) {
+  run_workers(3, [&](Communicator& comm) {
     try {
       body(comm);
     } catch (const Error& error) {
@@ -69,7 +69,7 @@ std::vector<std::string> sayings(const std::function<void(Communicator&)>& body)
   return all;
 }
 
-TEST(ThreadGang, NamesTheWorkersThatMakeDifferentCalls) {
+TEST(ThreadGroup, NamesTheWorkersThatMakeDifferentCalls) {
   const auto all = sayings([](Communicator& comm) {
     torch::Tensor sum = torch::ones({1200});
     comm.rank() == 1 ? comm.barrier() : comm.all_reduce(sum);
@@ -84,7 +84,7 @@ TEST(ThreadGang, NamesTheWorkersThatMakeDifferentCalls) {
   EXPECT_THAT(all, ::testing::Each(wanted));
 }
 
-TEST(ThreadGang, NamesWorkersWithTensorsOfDifferentShapesOrRoots) {
+TEST(ThreadGroup, NamesWorkersWithTensorsOfDifferentShapesOrRoots) {
   const auto sizes = sayings([](Communicator& comm) {
     torch::Tensor sum = torch::ones({comm.rank() == 2 ? 10 : 20}, torch::kFloat64);
     comm.all_reduce(sum);
@@ -99,7 +99,7 @@ TEST(ThreadGang, NamesWorkersWithTensorsOfDifferentShapesOrRoots) {
   EXPECT_THAT(roots[2], HasSubstr("rank 0:     broadcast of 3 floats from rank 0\n"));
 }
 
-TEST(ThreadGang, NamesAWorkerThatHasEndedWhileOthersGoOn) {
+TEST(ThreadGroup, NamesAWorkerThatHasEndedWhileOthersGoOn) {
   const auto all = sayings([](Communicator& comm) {
     if (comm.rank() != 2) {
       comm.barrier();
@@ -114,7 +114,7 @@ TEST(ThreadGang, NamesAWorkerThatHasEndedWhileOthersGoOn) {
 }
 
 TEST(ReduceScatter, RefusesATensorWithoutASliceForEachWorker) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     EXPECT_THAT(
         [&] {
           comm.reduce_scatter(torch::zeros({3, 4}));
@@ -124,7 +124,7 @@ TEST(ReduceScatter, RefusesATensorWithoutASliceForEachWorker) {
 }
 
 TEST(AllReduce, RefusesComplexNumbers) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     torch::Tensor tensor = torch::zeros({2}, torch::kComplexFloat);
     EXPECT_THAT([&] { comm.all_reduce(tensor); },
                 ThrowsMessage<Error>(AllOf(HasSubstr("cannot reduce a tensor of complex numbers"),

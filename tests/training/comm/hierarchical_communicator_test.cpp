@@ -5,7 +5,7 @@
 
 #include "lockstep/error.h"
 #include "support/collectives.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 
 namespace lockstep::comm {
 namespace {
@@ -23,12 +23,12 @@ struct Shape {
 
 // Runs `body` on every worker of a hierarchical group: threads within threads.
 void run_hierarchical(const Shape& shape, const std::function<void(Communicator&)>& body) {
-  gang(shape.inner_groups, [&](Communicator& across) {
+  run_workers(shape.inner_groups, [&](Communicator& across) {
     std::vector<std::unique_ptr<Communicator>> channels;
     for (int i = 0; i < shape.workers; ++i) {
       channels.push_back(across.subset(across.size()));
     }
-    gang(shape.workers, [&](Communicator& near) {
+    run_workers(shape.workers, [&](Communicator& near) {
       const bool uses_outer = shape.bridge == Bridge::Each || near.rank() == 0;
       const auto both = make_hierarchical_communicator(
           near,
@@ -64,10 +64,10 @@ TEST_P(HierarchicalCommunicator, GivesTheSameBitsToAll) {
 // A subgroup of a subgroup, with inner groups cut in two twice.
 TEST_P(HierarchicalCommunicator, PartsHaveParts) {
   run_hierarchical(GetParam(), [](Communicator& comm) {
-    const auto most = comm.subset(comm.size() - 1);
-    if (most != nullptr) {
-      for (int count = 1; count <= most->size(); ++count) {
-        const auto part = most->subset(count);
+    const auto maximum = comm.subset(comm.size() - 1);
+    if (maximum != nullptr) {
+      for (int count = 1; count <= maximum->size(); ++count) {
+        const auto part = maximum->subset(count);
         if (part != nullptr) {
           EXPECT_EQ(part->kind(), "threads of threads");
           EXPECT_EQ(faults_of_collectives(*part, torch::kCPU, {5}), "") << count;

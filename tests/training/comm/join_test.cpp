@@ -25,8 +25,8 @@ std::string message_of(const std::function<void()>& call) {
 
 cluster::Placement two_workers() {
   cluster::Placement placement;
-  placement.place.world_size = 2;
-  placement.place.local_world_size = 2;
+  placement.worker.world_size = 2;
+  placement.worker.local_world_size = 2;
   placement.launched_by = cluster::LaunchedBy::Launcher;
   return placement;
 }
@@ -45,9 +45,9 @@ TEST(JoinProcessGroup, ListsTheTransportsWhenOneIsMisspelt) {
 TEST(JoinProcessGroup, WantsGpusForNccl) {
   EXPECT_EQ(message_of([] { join_process_group(two_workers(), {.transport = "nccl"}); }),
             "cannot use NCCL: it needs GPUs, but this worker trains on a CPU\n"
-            "  asked:  --transport nccl, or --collective nccl\n"
-            "  device: cpu  (rank 0)\n"
-            "  try:    --transport auto");
+            "  requested: --transport nccl, or --collective nccl\n"
+            "  device:    cpu  (rank 0)\n"
+            "  try:       --transport auto");
 }
 
 TEST(JoinProcessGroup, SaysThatABuildHasNoNccl) {
@@ -66,41 +66,41 @@ TEST(JoinProcessGroup, WantsMpirunForMpi) {
             "  try: mpirun -np 2 PROGRAM, srun --mpi=pmix PROGRAM, or drop --transport mpi");
 }
 
-TEST(JoinStore, TellsThatThePortIsInUse) {
-  contract::WorkerPlace place;
-  place.world_size = 2;
-  place.master_port = os::free_port();
-  const auto first = join_store(place, std::chrono::seconds(5));
+TEST(JoinStore, ReportsThatThePortIsInUse) {
+  contract::WorkerSpec spec;
+  spec.world_size = 2;
+  spec.master_port = os::free_port();
+  const auto first = join_store(spec, std::chrono::seconds(5));
 
-  EXPECT_EQ(message_of([&] { join_store(place, std::chrono::seconds(5)); }),
+  EXPECT_EQ(message_of([&] { join_store(spec, std::chrono::seconds(5)); }),
             fmt::format("cannot start the rendezvous on 127.0.0.1:{0}: the port is in use\n"
                         "  port: {0}  (MASTER_PORT)\n"
                         "  try:  start with lockstep run, which finds a free port, or set another "
                         "MASTER_PORT",
-                        place.master_port));
+                        spec.master_port));
 }
 
-TEST(JoinStore, TellsThatNobodyAnswers) {
-  contract::WorkerPlace place;
-  place.rank = 1;
-  place.world_size = 2;
-  place.master_port = os::free_port();
+TEST(JoinStore, ReportsThatNoServerAnswers) {
+  contract::WorkerSpec spec;
+  spec.rank = 1;
+  spec.world_size = 2;
+  spec.master_port = os::free_port();
 
-  EXPECT_EQ(message_of([&] { join_store(place, std::chrono::milliseconds(200)); }),
+  EXPECT_EQ(message_of([&] { join_store(spec, std::chrono::milliseconds(200)); }),
             fmt::format("cannot reach rank 0 on 127.0.0.1:{}\n"
                         "  waited: 0.2 s  (rank 1)\n"
                         "  try:    check that rank 0 is running and that this node can reach "
                         "MASTER_ADDR",
-                        place.master_port));
+                        spec.master_port));
 }
 
 TEST(AwaitAll, NamesTheWorkersThatDoNotCome) {
-  contract::WorkerPlace place;
-  place.world_size = 3;
-  place.master_port = os::free_port();
-  const auto store = join_store(place, std::chrono::seconds(5));
+  contract::WorkerSpec spec;
+  spec.world_size = 3;
+  spec.master_port = os::free_port();
+  const auto store = join_store(spec, std::chrono::seconds(5));
 
-  EXPECT_EQ(message_of([&] { await_all(store, place, std::chrono::milliseconds(300)); }),
+  EXPECT_EQ(message_of([&] { await_all(store, spec, std::chrono::milliseconds(300)); }),
             "rendezvous timed out: not all workers arrived\n"
             "  missing: ranks 1, 2 of 3\n"
             "  waited:  0.3 s  (--timeout, rank 0)\n"
@@ -108,29 +108,29 @@ TEST(AwaitAll, NamesTheWorkersThatDoNotCome) {
 }
 
 TEST(AwaitAll, CountsEachAttemptAnew) {
-  contract::WorkerPlace place;
-  place.world_size = 2;
-  place.master_port = os::free_port();
-  const auto server = join_store(place, std::chrono::seconds(5));
-  place.has_agent_store = true;
+  contract::WorkerSpec spec;
+  spec.world_size = 2;
+  spec.master_port = os::free_port();
+  const auto server = join_store(spec, std::chrono::seconds(5));
+  spec.has_agent_store = true;
   for (const int attempt : {0, 1}) {
-    place.attempt = attempt;
-    const auto store = join_store(place, std::chrono::seconds(5));
-    EXPECT_THAT(message_of([&] { await_all(store, place, std::chrono::milliseconds(200)); }),
+    spec.attempt = attempt;
+    const auto store = join_store(spec, std::chrono::seconds(5));
+    EXPECT_THAT(message_of([&] { await_all(store, spec, std::chrono::milliseconds(200)); }),
                 ::testing::HasSubstr("missing: rank 1 of 2"));
-    contract::WorkerPlace second = place;
+    contract::WorkerSpec second = spec;
     second.rank = 1;
     const auto other = join_store(second, std::chrono::seconds(5));
     EXPECT_EQ(message_of([&] { await_all(other, second, std::chrono::seconds(5)); }), "no Error");
   }
 }
 
-TEST(AwaitAll, TellsAStoreThatIsGoneFromWorkersThatAreLate) {
-  contract::WorkerPlace place;
-  place.world_size = 2;
-  place.master_port = os::free_port();
-  auto store = join_store(place, std::chrono::seconds(5));
-  contract::WorkerPlace second = place;
+TEST(AwaitAll, DistinguishesALostStoreFromLateWorkers) {
+  contract::WorkerSpec spec;
+  spec.world_size = 2;
+  spec.master_port = os::free_port();
+  auto store = join_store(spec, std::chrono::seconds(5));
+  contract::WorkerSpec second = spec;
   second.rank = 1;
   const auto other = join_store(second, std::chrono::seconds(5));
   store.reset();
@@ -144,16 +144,16 @@ TEST(JoinGloo, ListsTheInterfacesWhenOneDoesNotExist) {
   if (!has_gloo()) {
     GTEST_SKIP() << "built without gloo";
   }
-  contract::WorkerPlace place;
-  place.world_size = 2;
-  place.interface = "nosuch0";
-  place.master_port = os::free_port();
-  const auto store = join_store(place, std::chrono::seconds(5));
+  contract::WorkerSpec spec;
+  spec.world_size = 2;
+  spec.interface = "nosuch0";
+  spec.master_port = os::free_port();
+  const auto store = join_store(spec, std::chrono::seconds(5));
 
   EXPECT_THAT(
-      message_of([&] { join_gloo(store, place, std::chrono::seconds(5)); }),
+      message_of([&] { join_gloo(store, spec, std::chrono::seconds(5)); }),
       ::testing::MatchesRegex("network interface 'nosuch0' does not exist\n"
-                              "  asked:     nosuch0  .LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME.\n"
+                              "  requested: nosuch0  .LOCKSTEP_INTERFACE or GLOO_SOCKET_IFNAME.\n"
                               "  available: .*lo.*  .this node, rank 0.\n"
                               "  try:       set the variable to one of these, or unset it"));
 }

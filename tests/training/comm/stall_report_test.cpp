@@ -104,7 +104,7 @@ TEST(StallReport, CountsAWorkerOutsideAStretchAsMissing) {
               Optional(HasSubstr("rank 1 on n1 was last seen in barrier #6")));
 }
 
-TEST(StallReport, MissesNobodyWhoHasComeOrGone) {
+TEST(StallReport, DoesNotMissRanksThatArrivedOrLeft) {
   EXPECT_FALSE(find_missing({in_call(5, "barrier"), in_call(5, "barrier")}, 0, 110));
   EXPECT_FALSE(find_missing({in_call(5, "barrier"), after_call(5, "barrier")}, 0, 110));
   EXPECT_FALSE(find_missing({in_call(5, "barrier"), in_call(6, "barrier")}, 0, 110));

@@ -124,8 +124,8 @@ TEST(Wrappers, MapBatchesChangesWholeBatchesAndSingleExamplesAlike) {
               targets(*shorter, {0, 1});
             }),
             "64 cannot map batches: the function changed the batch size\n"
-            "  given:    2\n"
-            "  returned: 1");
+            "  expected: 2\n"
+            "  found:    1");
 }
 
 TEST(Wrappers, TakeKeepsTheFirstSamples) {

@@ -109,33 +109,32 @@ TEST(Mnist, PrefersPlainFilesAndReadsCompressedOnes) {
   EXPECT_TRUE(torch::equal(from_plain.input, from_packed.input));
 }
 
-TEST(Mnist, TellsWhereItLookedAndWhatToDo) {
+TEST(Mnist, ReportsWhereItLookedAndWhatToDo) {
   const os::TemporaryDirectory directory;
   const std::string root = directory.path().string();
   os::make_directories(directory.path() / "mnist");
   os::write_file(directory.path() / "mnist" / "train-images-idx3-ubyte", images(1));
   os::write_file(directory.path() / "mnist" / "t10k-labels-idx1-ubyte.gz", "");
 
-  EXPECT_EQ(
-      message_of([&] { mnist(directory.path()); }),
-      fmt::format(
-          "74 cannot find MNIST in {0}\n"
-          "  looked in: {0}/mnist  (missing train-labels-idx1-ubyte, t10k-images-idx3-ubyte)\n"
-          "  looked in: {0}  (none of the four files)\n"
-          "  looked in: {0}/MNIST/raw  (no such directory)\n"
-          "  try:       lockstep data fetch mnist --data-dir {0}\n"
-          "  try:       --generated-digits, to train on generated digits without a download",
-          root));
+  EXPECT_EQ(message_of([&] { mnist(directory.path()); }),
+            fmt::format(
+                "74 cannot find MNIST in {0}\n"
+                "  searched: {0}/mnist  (missing train-labels-idx1-ubyte, t10k-images-idx3-ubyte)\n"
+                "  searched: {0}  (none of the four files)\n"
+                "  searched: {0}/MNIST/raw  (no such directory)\n"
+                "  try:      lockstep data fetch mnist --data-dir {0}\n"
+                "  try:      --generated-digits, to train on generated digits without a download",
+                root));
 }
 
 TEST(Mnist, RefusesADirectoryThatIsNotThere) {
   EXPECT_EQ(message_of([] { mnist("no/such/data"); }),
             "74 cannot find MNIST in no/such/data\n"
-            "  looked in: no/such/data/mnist  (no such directory)\n"
-            "  looked in: no/such/data  (no such directory)\n"
-            "  looked in: no/such/data/MNIST/raw  (no such directory)\n"
-            "  try:       lockstep data fetch mnist --data-dir no/such/data\n"
-            "  try:       --generated-digits, to train on generated digits without a download");
+            "  searched: no/such/data/mnist  (no such directory)\n"
+            "  searched: no/such/data  (no such directory)\n"
+            "  searched: no/such/data/MNIST/raw  (no such directory)\n"
+            "  try:      lockstep data fetch mnist --data-dir no/such/data\n"
+            "  try:      --generated-digits, to train on generated digits without a download");
 }
 
 TEST(Mnist, HasTheLabelCountsOfTheRealFiles) {

@@ -97,37 +97,37 @@ TEST_F(Idx, ReadsGzipByItsContentWhateverItsName) {
 TEST_F(Idx, NamesTheByteAtWhichAnImageFileIsWrong) {
   EXPECT_EQ(image_refusal("\x89PNG\r\n"),
             "74 cannot read images: it is not an IDX file\n"
-            "  at byte:  0\n"
+            "  byte:     0\n"
             "  found:    89 50 4e 47\n"
             "  expected: 00 00 08 03\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(image_refusal(std::string("\0\0\x0d\x03", 4) + images(1).substr(4)),
             "74 cannot read images: its values are not unsigned bytes\n"
-            "  at byte:  2\n"
+            "  byte:     2\n"
             "  found:    type 0d\n"
             "  expected: type 08\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(image_refusal(labels("\1\2\3")),
             "74 cannot read images: it does not contain images\n"
-            "  at byte:  3\n"
+            "  byte:     3\n"
             "  found:    dimensions: 1\n"
             "  expected: dimensions: 3\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(image_refusal(images(2, 28, 32)),
             "74 cannot read images: its images are not 28 x 28\n"
-            "  at byte:  12\n"
+            "  byte:     12\n"
             "  found:    32 pixels\n"
             "  expected: 28 pixels\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(image_refusal(images(2, 30, 28)),
             "74 cannot read images: its images are not 28 x 28\n"
-            "  at byte:  8\n"
+            "  byte:     8\n"
             "  found:    30 pixels\n"
             "  expected: 28 pixels\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(image_refusal(images(0)),
             "74 cannot read images: it contains no images\n"
-            "  at byte:  4\n"
+            "  byte:     4\n"
             "  found:    0\n"
             "  expected: at least 1\n"
             "  try:      lockstep data fetch mnist");
@@ -136,31 +136,31 @@ TEST_F(Idx, NamesTheByteAtWhichAnImageFileIsWrong) {
 TEST_F(Idx, NamesTheByteAtWhichAFileEndsTooEarlyOrTooLate) {
   EXPECT_EQ(image_refusal(images(2).substr(0, 1000)),
             "74 cannot read images: it ends too early\n"
-            "  at byte:  1000\n"
+            "  byte:     1000\n"
             "  found:    the end of the file\n"
             "  expected: byte 1584, the end of 2 images of 28 x 28\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(image_refusal(images(2) + "more"),
             "74 cannot read images: there is data after its last image\n"
-            "  at byte:  1584\n"
+            "  byte:     1584\n"
             "  found:    4 more bytes\n"
             "  expected: the end of 2 images of 28 x 28\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(image_refusal(""),
             "74 cannot read images: it ends inside its header\n"
-            "  at byte:  0\n"
+            "  byte:     0\n"
             "  found:    the end of the file\n"
             "  expected: a header of 16 bytes\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(image_refusal(images(2).substr(0, 9)),
             "74 cannot read images: it ends inside its header\n"
-            "  at byte:  9\n"
+            "  byte:     9\n"
             "  found:    the end of the file\n"
             "  expected: a header of 16 bytes\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(image_refusal(images(1).replace(4, 4, "\xff\xff\xff\xff")),
             "74 cannot read images: it ends too early\n"
-            "  at byte:  800\n"
+            "  byte:     800\n"
             "  found:    the end of the file\n"
             "  expected: byte 3367254359296, the end of 4294967295 images of 28 x 28\n"
             "  try:      lockstep data fetch mnist");
@@ -169,25 +169,25 @@ TEST_F(Idx, NamesTheByteAtWhichAFileEndsTooEarlyOrTooLate) {
 TEST_F(Idx, NamesTheByteAtWhichALabelFileIsWrong) {
   EXPECT_EQ(label_refusal(labels("\1\2\12\3")),
             "74 cannot read labels: it contains a label above 9\n"
-            "  at byte:  10\n"
+            "  byte:     10\n"
             "  found:    label 10\n"
             "  expected: 0 to 9\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(label_refusal(labels("\1\2\3").substr(0, 10)),
             "74 cannot read labels: it ends too early\n"
-            "  at byte:  10\n"
+            "  byte:     10\n"
             "  found:    the end of the file\n"
             "  expected: byte 11, the end of 3 labels\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(label_refusal(labels("\1\2\3") + '\4'),
             "74 cannot read labels: there is data after its last label\n"
-            "  at byte:  11\n"
+            "  byte:     11\n"
             "  found:    1 more bytes\n"
             "  expected: the end of 3 labels\n"
             "  try:      lockstep data fetch mnist");
   EXPECT_EQ(label_refusal(gzip(labels("\1\2\12\3"))),
             "74 cannot read labels: it contains a label above 9\n"
-            "  at byte:  10  (of the unpacked content)\n"
+            "  byte:     10  (of the unpacked content)\n"
             "  found:    label 10\n"
             "  expected: 0 to 9\n"
             "  try:      lockstep data fetch mnist");
@@ -202,23 +202,23 @@ TEST_F(Idx, NamesTheByteAtWhichAGzipFileIsDamaged) {
 
   EXPECT_EQ(label_refusal(bad_check),
             "74 cannot unpack labels: incorrect data check\n"
-            "  at byte: " +
+            "  byte: " +
                 std::to_string(good.size() - 4) +
                 "  (in the compressed file)\n"
                 "  try:     lockstep data fetch mnist");
   EXPECT_EQ(label_refusal(bad_block),
             "74 cannot unpack labels: invalid block type\n"
-            "  at byte: 11  (in the compressed file)\n"
-            "  try:     lockstep data fetch mnist");
+            "  byte: 11  (in the compressed file)\n"
+            "  try:  lockstep data fetch mnist");
   EXPECT_EQ(label_refusal(good.substr(0, good.size() - 3)),
             "74 cannot unpack labels: it ends too early\n"
-            "  at byte: " +
+            "  byte: " +
                 std::to_string(good.size() - 3) +
                 "  (in the compressed file)\n"
                 "  try:     lockstep data fetch mnist");
   EXPECT_EQ(label_refusal(good + "xyz"),
             "74 cannot unpack labels: there is other data after the compressed data\n"
-            "  at byte: " +
+            "  byte: " +
                 std::to_string(good.size()) +
                 "  (in the compressed file)\n"
                 "  try:     lockstep data fetch mnist");
@@ -229,8 +229,8 @@ TEST_F(Idx, RefusesAGzipFileCutAtAnyByte) {
   for (size_t size = 2; size < good.size(); ++size) {
     EXPECT_EQ(image_refusal(good.substr(0, size)),
               fmt::format("74 cannot unpack images: it ends too early\n"
-                          "  at byte: {}  (in the compressed file)\n"
-                          "  try:     lockstep data fetch mnist",
+                          "  byte: {}  (in the compressed file)\n"
+                          "  try:  lockstep data fetch mnist",
                           size));
   }
 }

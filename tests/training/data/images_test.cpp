@@ -116,10 +116,10 @@ TEST(AugmentedImages, DependOnSeedEpochAndSampleAlone) {
 
 // The samples of all workers in each step of an epoch, from `first_step` on. The order within a
 // step is ignored.
-std::vector<std::multiset<std::string>> epoch_of_gang(const DatasetPtr& dataset,
-                                                      int workers,
-                                                      int threads,
-                                                      int64_t first_step) {
+std::vector<std::multiset<std::string>> epoch_of_workers(const DatasetPtr& dataset,
+                                                         int workers,
+                                                         int threads,
+                                                         int64_t first_step) {
   std::vector<std::multiset<std::string>> steps;
   for (int rank = 0; rank < workers; ++rank) {
     DistributedSampler sampler({.dataset_size = dataset->size(),
@@ -142,15 +142,15 @@ std::vector<std::multiset<std::string>> epoch_of_gang(const DatasetPtr& dataset,
 TEST(AugmentedImages, AreTheSameForEveryNumberOfThreadsAndWorkersAndFromEveryStep) {
   const TinyFolders folders(40, 2);
   const DatasetPtr train = tiny_imagenet(folders.path()).train;
-  const auto whole = epoch_of_gang(train, 1, 0, 0);
+  const auto whole = epoch_of_workers(train, 1, 0, 0);
   const std::vector rest(whole.begin() + 4, whole.end());
 
   ASSERT_EQ(whole.size(), 6U);
   for (const int workers : {1, 2}) {
     for (const int threads : {0, 1, 2, 5, -1}) {
       SCOPED_TRACE(fmt::format("{} workers with {} threads", workers, threads));
-      EXPECT_EQ(epoch_of_gang(train, workers, threads, 0), whole);
-      EXPECT_EQ(epoch_of_gang(train, workers, threads, 4), rest);
+      EXPECT_EQ(epoch_of_workers(train, workers, threads, 0), whole);
+      EXPECT_EQ(epoch_of_workers(train, workers, threads, 4), rest);
     }
   }
 }
@@ -228,10 +228,10 @@ TEST(DamagedImages, KeepTheirPlaceWithAnAugmentationOfItsOwn) {
   const DatasetPtr train = tiny_imagenet(folders.path(), {.corrupt = "skip"}).train;
 
   ::testing::internal::CaptureStderr();
-  const auto once = epoch_of_gang(train, 1, 0, 0);
+  const auto once = epoch_of_workers(train, 1, 0, 0);
   EXPECT_EQ(once[0].size(), 6U);
   for (const int threads : {1, 2, 5}) {
-    EXPECT_EQ(epoch_of_gang(train, 2, threads, 0), once);
+    EXPECT_EQ(epoch_of_workers(train, 2, threads, 0), once);
   }
   ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::set(once[0].begin(), once[0].end()).size(), 6U);

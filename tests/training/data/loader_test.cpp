@@ -123,7 +123,7 @@ TEST(Loader, KeepsItsEpochWhileTheSamplerGoesOn) {
   EXPECT_EQ(read_all(std::move(loader)), reference);
 }
 
-TEST(Loader, EvaluatesEverySampleExactlyOnceOverAGang) {
+TEST(Loader, EvaluatesEverySampleExactlyOnceOverAllWorkers) {
   std::vector<int64_t> all;
   for (int rank = 0; rank < 3; ++rank) {
     const auto mine =

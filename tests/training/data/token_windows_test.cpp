@@ -60,7 +60,7 @@ TEST_F(TokenWindows, AreFoundByTheBeginningOfTheirNames) {
   write("t_val_000000.bin", 0, 13);
   EXPECT_EQ(texts(prefix, 4).test->size(), 3);
   EXPECT_THAT([&] { texts(directory_.path() / "x", 4); },
-              ThrowsMessage<Error>(HasSubstr("looked for: " + (directory_.path() / "x").string() +
+              ThrowsMessage<Error>(HasSubstr("missing: " + (directory_.path() / "x").string() +
                                              "_train_000000.bin\n")));
 }
 
@@ -84,14 +84,14 @@ TEST_F(TokenWindows, OfAFileWithAFaultAreRefusedWithItsPlace) {
   };
   EXPECT_THAT(error(whole.substr(0, whole.size() - 1)),
               HasSubstr("it ends too early\n"
-                        "  at byte:  1043\n"
+                        "  byte:     1043\n"
                         "  found:    1043 bytes\n"
                         "  expected: 1044 bytes, for 10 tokens"));
   EXPECT_THAT(error(whole + "xx"), HasSubstr("there is data after its last token"));
   std::string other = whole;
   other[4] = 7;
   EXPECT_THAT(error(other),
-              HasSubstr("it has an unsupported version\n  at byte:  4\n  found:    7"));
+              HasSubstr("it has an unsupported version\n  byte:     4\n  found:    7"));
   EXPECT_THAT(error("abc"), HasSubstr("it is not a file of 16-bit tokens"));
   EXPECT_THAT(error(whole.substr(0, 100)), HasSubstr("it ends inside its header"));
   EXPECT_THAT(error(std::string("\xa1\xd9\x34\x01", 4) + whole.substr(4)),

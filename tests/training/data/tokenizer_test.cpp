@@ -133,7 +133,7 @@ TEST_F(SmallVocabulary, MayHaveTheNamesOfHuggingFace) {
 
 TEST_F(SmallVocabulary, WithAFaultIsRefusedWithItsPlace) {
   EXPECT_THAT(error(),
-              HasSubstr("looked for: encoder.json and vocab.bpe, or vocab.json and merges.txt"));
+              HasSubstr("missing: encoder.json and vocab.bpe, or vocab.json and merges.txt"));
   write("a b\na x y\n");
   EXPECT_THAT(error(),
               HasSubstr("a line must contain two tokens whose concatenation is a token\n  found: "

@@ -75,7 +75,7 @@ TEST(ParseConfig, HasTheDefaultsOfDeepSpeedsCode) {
   EXPECT_EQ(config.loss_scale.window, 1000);
   EXPECT_EQ(config.loss_scale.hysteresis, 2);
   EXPECT_FALSE(config.loss_scale.consecutive_hysteresis);
-  EXPECT_EQ(config.loss_scale.least, 1);
+  EXPECT_EQ(config.loss_scale.minimum, 1);
   EXPECT_FALSE(config.gradient_clipping.is_given());
   EXPECT_THAT(config.remarks, ElementsAre(HasSubstr("gradient_clipping is off")));
 }
@@ -125,7 +125,7 @@ TEST(ParseConfig, MapsActivationCheckpointingToRecompute) {
             true);
 }
 
-TEST(ParseConfig, DecaysAsAdamOnlyWhenTold) {
+TEST(ParseConfig, DecaysAsAdamOnlyIfConfigured) {
   const auto mode = [](const std::string& type, const std::string& more) {
     return parse_config(R"({"optimizer": {"type": ")" + type + R"(", "params": {)" + more + "}}}",
                         "")

@@ -81,7 +81,7 @@ TEST(ResolveBatch, ShowsTheArithmeticThatDoesNotFit) {
               HasSubstr("2 is not 1 x 1 x 4 = 4"));
 }
 
-TEST(ResolveBatch, RefusesAFileWithoutABatchWhereNobodyHasOne) {
+TEST(ResolveBatch, RefusesAFileWithoutABatchIfNoFlagHasOne) {
   EXPECT_EQ(refusal("{}", {.world_size = 2}),
             "no batch size in ds.json\n"
             "  expected: train_batch_size or train_micro_batch_size_per_gpu\n"

@@ -248,40 +248,40 @@ TEST(Schema, RefusesByNameWhatLockstepDoesNotHave) {
 TEST(Schema, ASectionWithoutASwitchAsksForSomething) {
   EXPECT_EQ(refusal_of("{\n  \"sparse_attention\": {\"mode\": \"fixed\"}}"),
             "cannot use sparse_attention: lockstep does not support it\n"
-            "  asked: sparse_attention  (ds.json:2:3)\n"
-            "  try:   attention in the model itself");
+            "  requested: sparse_attention  (ds.json:2:3)\n"
+            "  try:       attention in the model itself");
   EXPECT_EQ(refusal_of(R"({"sparse_attention": {}, "amp": null})"), "");
 }
 
 TEST(Schema, RefusesAnUnknownKeyWithTheClosest) {
   EXPECT_EQ(refusal_of("{\n  \"train_batch_siez\": 32}"),
             "cannot read ds.json: unknown key 'train_batch_siez'\n"
-            "  where: ds.json:2:3\n"
-            "  try:   train_batch_size");
+            "  position: ds.json:2:3\n"
+            "  try:      train_batch_size");
   EXPECT_EQ(refusal_of(R"({"zero_optimization": {"stgae": 2}})"),
             "cannot read ds.json: unknown key 'stgae' in zero_optimization\n"
-            "  where: ds.json:1:24\n"
-            "  try:   zero_optimization.stage");
+            "  position: ds.json:1:24\n"
+            "  try:      zero_optimization.stage");
 }
 
 TEST(Schema, SaysWhereAMisplacedKeyBelongs) {
   EXPECT_EQ(refusal_of(R"({"stage": 2})"),
             "cannot read ds.json: unknown key 'stage'\n"
-            "  where: ds.json:1:2\n"
-            "  note:  'stage' is a key of zero_optimization\n"
-            "  try:   zero_optimization.stage");
+            "  position: ds.json:1:2\n"
+            "  note:     'stage' is a key of zero_optimization\n"
+            "  try:      zero_optimization.stage");
   EXPECT_EQ(refusal_of(R"({"zero_optimization": {"train_batch_size": 2}})"),
             "cannot read ds.json: unknown key 'train_batch_size' in zero_optimization\n"
-            "  where: ds.json:1:24\n"
-            "  note:  'train_batch_size' is a top-level key\n"
-            "  try:   train_batch_size, outside of zero_optimization");
+            "  position: ds.json:1:24\n"
+            "  note:     'train_batch_size' is a top-level key\n"
+            "  try:      train_batch_size, outside of zero_optimization");
   // "enabled" is a key of many sections: no hint is better than a wrong one.
   EXPECT_THAT(refusal_of(R"({"enabled": true})"), ::testing::Not(HasSubstr("is a key of")));
 }
 
 TEST(Schema, ListsTheKeysWhereNoneIsClose) {
   EXPECT_THAT(refusal_of(R"({"bf16": {"qqqqqqqqqq": 2}})"),
-              HasSubstr("known keys: enabled, immediate_grad_update"));
+              HasSubstr("available: enabled, immediate_grad_update"));
 }
 
 TEST(Schema, NamesPathTypeAndPlace) {

@@ -297,7 +297,7 @@ TEST(Pooling, AgreesWithFloat64AutogradThroughNormAndReLU) {
     const torch::Tensor expected = torch::max_pool2d(as_planes(normed), 3, 2, 1);
     expect_close(as_planes(output), expected.detach(), kBf16Bound, 5e-5);
 
-    // Equal neighbours are told apart by their last bits: what is equal in float32 counts as chosen
+    // The last bits decide between equal neighbours: what is equal in float32 counts as chosen
     // where this kernel chose.
     const torch::Tensor slope = random_bf16({images, height / 2, width / 2, channels});
     expected.backward(as_planes(wide(slope)));

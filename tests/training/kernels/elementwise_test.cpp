@@ -123,7 +123,7 @@ TEST(ColumnSum, OfNoRowsIsZero) {
   EXPECT_EQ(sums.abs().sum().item<float>(), 0);
 }
 
-TEST(JoinColumns, PutsThreeMatricesBesideEachOther) {
+TEST(JoinColumns, PutsThreeMatricesNextToEachOther) {
   LOCKSTEP_NEEDS_GPU();
   for (const auto& shape : kShapes) {
     SCOPED_TRACE(name_of(shape));

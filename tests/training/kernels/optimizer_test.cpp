@@ -180,7 +180,7 @@ Options adam_options(double lr, double decay) {
 }
 
 template <typename Optimizer, typename Options>
-void expect_adam(bool decay_in_gradient, float most) {
+void expect_adam(bool decay_in_gradient, float maximum) {
   Model model = make_model();
   std::vector<torch::Tensor> parameters = widened(model.parameters);
   Optimizer optimizer(
@@ -196,7 +196,7 @@ void expect_adam(bool decay_in_gradient, float most) {
                                       adam_rates(3e-3, 0, 2, step)};
     const torch::Tensor on_device = upload(rates);
     const double norm = std::sqrt(expected_squares(model, rates));
-    const double factor = most > 0 ? std::min(1.0, most / (norm + 1e-6)) : 1;
+    const double factor = maximum > 0 ? std::min(1.0, maximum / (norm + 1e-6)) : 1;
     give_gradients(parameters, model, rates, factor);
     optimizer.step();
 
@@ -205,7 +205,7 @@ void expect_adam(bool decay_in_gradient, float most) {
                model.count,
                model.elements,
                rates_of(on_device),
-               {.squares = most > 0 ? squares.data_ptr<double>() : nullptr, .max_norm = most},
+               {.squares = maximum > 0 ? squares.data_ptr<double>() : nullptr, .max_norm = maximum},
                decay_in_gradient,
                stream());
     expect_parameters(model, parameters);
@@ -214,17 +214,17 @@ void expect_adam(bool decay_in_gradient, float most) {
 
 TEST(AdamwStep, AgreesWithTorch) {
   LOCKSTEP_NEEDS_GPU();
-  for (const float most : {0.0F, 1.0F, 1e6F}) {
-    SCOPED_TRACE(most);
-    expect_adam<torch::optim::AdamW, torch::optim::AdamWOptions>(false, most);
+  for (const float maximum : {0.0F, 1.0F, 1e6F}) {
+    SCOPED_TRACE(maximum);
+    expect_adam<torch::optim::AdamW, torch::optim::AdamWOptions>(false, maximum);
   }
 }
 
 TEST(AdamwStep, WithDecayInTheGradientIsAdam) {
   LOCKSTEP_NEEDS_GPU();
-  for (const float most : {0.0F, 1.0F}) {
-    SCOPED_TRACE(most);
-    expect_adam<torch::optim::Adam, torch::optim::AdamOptions>(true, most);
+  for (const float maximum : {0.0F, 1.0F}) {
+    SCOPED_TRACE(maximum);
+    expect_adam<torch::optim::Adam, torch::optim::AdamOptions>(true, maximum);
   }
 }
 

@@ -51,8 +51,8 @@ TEST(DigitNet, NamesItsParametersAsThePythonProgramsDo) {
 
 TEST(DigitNet, ListsTheNamesWhenOneIsMisspelt) {
   EXPECT_THAT([] { digit_net("clasic"); },
-              ThrowsMessage<Error>("cannot make the network 'clasic'\n"
-                                   "  there are: cnn, classic, mlp\n"
+              ThrowsMessage<Error>("unknown network 'clasic'\n"
+                                   "  available: cnn, classic, mlp\n"
                                    "  try:       --net classic"));
 }
 

@@ -55,7 +55,7 @@ TEST(Gpt2, HasTheParametersOfThePublishedModels) {
   EXPECT_THAT((std::vector{largest.layers, largest.heads, largest.width}),
               ElementsAre(48, 25, 1600));
   EXPECT_THAT([] { gpt2_options("125M"); },
-              ThrowsMessage<Error>(HasSubstr("cannot make a GPT-2 of size '125M'")));
+              ThrowsMessage<Error>(HasSubstr("unknown size of GPT-2: '125M'")));
 }
 
 TEST(Gpt2, HasTheNamesOfHuggingFace) {
@@ -190,7 +190,8 @@ TEST(Gpt2, SeesNothingThatComesLater) {
       [&] {
         net.forward(torch::zeros({1, 17}, torch::kInt64));
       },
-      ThrowsMessage<Error>("cannot look at 17 tokens at a time\n  the model's context: 16"));
+      ThrowsMessage<Error>(
+          "input of 17 tokens exceeds the context length\n  maximum: 16  (the model)"));
 }
 
 TEST(Gpt2, HasTheSameGradientsWhenBlocksAreComputedAgain) {
@@ -222,7 +223,7 @@ TEST(Gpt2, WritesOnTheSameTextForTheSameSeed) {
             net.forward(torch::tensor({{3, 4}}, torch::kInt64))[0][1].argmax().item<int64_t>());
   EXPECT_EQ(generate(net, prompt, {.count = 5, .temperature = 0, .stop = likeliest[2]}).size(), 3U);
   EXPECT_THAT([&] { generate(net, {}); },
-              ThrowsMessage<Error>(HasSubstr("cannot go on with an empty text")));
+              ThrowsMessage<Error>(HasSubstr("cannot generate text from an empty prompt")));
 }
 
 }  // namespace

@@ -37,8 +37,8 @@ TEST(ResNet, ComesInTheSizesThatWerePublished) {
   EXPECT_EQ(count(*resnet("resnet152")), 60'192'808);
   EXPECT_THAT(
       [] { resnet("resnet51"); },
-      ThrowsMessage<Error>("cannot make the network 'resnet51'\n"
-                           "  there are: resnet18, resnet34, resnet50, resnet101, resnet152\n"
+      ThrowsMessage<Error>("unknown network 'resnet51'\n"
+                           "  available: resnet18, resnet34, resnet50, resnet101, resnet152\n"
                            "  try:       --net resnet50"));
 }
 

@@ -20,7 +20,7 @@ void expect_rates(const Schedule& schedule, const Table& table) {
   }
 }
 
-TEST(WarmupLr, RisesByLogarithmUnlessTold) {
+TEST(WarmupLr, RisesByLogarithmByDefault) {
   expect_rates(warmup_lr({.min_lr = 0.0001, .max_lr = 0.01, .warmup_steps = 10}),
                {{0, 0.0001},
                 {1, 0.0001},

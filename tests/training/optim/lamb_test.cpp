@@ -52,18 +52,18 @@ double drift(const LambOptions& options, double scale) {
   const std::vector<double> start(parameter.data_ptr<double>(), parameter.data_ptr<double>() + 7);
   Reference expected{.p = start, .m = std::vector<double>(7), .v = std::vector<double>(7)};
   Lamb lamb({parameter}, options);
-  double most = 0;
+  double maximum = 0;
   for (int step = 0; step < 20; ++step) {
     const torch::Tensor gradient = torch::randn({7}, torch::kFloat64);
     parameter.mutable_grad() = gradient.clone();
     lamb.step();
     expected.update({gradient.data_ptr<double>(), gradient.data_ptr<double>() + 7}, options);
     for (int i = 0; i < 7; ++i) {
-      most = std::max(most,
-                      std::abs(parameter[i].item<double>() - expected.p[static_cast<size_t>(i)]));
+      maximum = std::max(
+          maximum, std::abs(parameter[i].item<double>() - expected.p[static_cast<size_t>(i)]));
     }
   }
-  return most;
+  return maximum;
 }
 
 TEST(Lamb, FollowsItsFormulas) {

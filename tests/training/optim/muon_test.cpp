@@ -88,7 +88,7 @@ double muon_drift(const std::vector<int64_t>& shape, double weight_decay) {
   Matrix momentum = combination(expected, 0, expected, 0);
   Muon muon({torch::optim::OptimizerParamGroup({parameter})},
             MuonOptions(kLr).weight_decay(weight_decay));
-  double most = 0;
+  double maximum = 0;
   for (int step = 0; step < 10; ++step) {
     parameter.mutable_grad() = torch::randn(shape, torch::kFloat64);
     const Matrix gradient = matrix_of(parameter.grad());
@@ -100,10 +100,10 @@ double muon_drift(const std::vector<int64_t>& shape, double weight_decay) {
     expected = combination(expected, 1 - kLr * weight_decay, update, -kLr * scale);
     const Matrix found = matrix_of(parameter);
     for (size_t i = 0; i < found.values.size(); ++i) {
-      most = std::max(most, std::abs(found.values[i] - expected.values[i]));
+      maximum = std::max(maximum, std::abs(found.values[i] - expected.values[i]));
     }
   }
-  return most;
+  return maximum;
 }
 
 TEST(Muon, FollowsItsFormulasForEveryShape) {

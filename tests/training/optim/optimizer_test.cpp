@@ -43,7 +43,7 @@ TEST(MakeOptimizer, MovesASharedTensorOncePerStep) {
 TEST(MakeOptimizer, ListsTheNamesWhenOneIsMisspelt) {
   EXPECT_THAT([] { make_optimizer({}, {.name = "adm"}); },
               ThrowsMessage<Error>("unknown optimizer 'adm'\n"
-                                   "  asked:     --optimizer adm  (command line)\n"
+                                   "  requested: --optimizer adm  (command line)\n"
                                    "  available: sgd, adam, adamw, lamb, adagrad, muon\n"
                                    "  try:       --optimizer adam"));
 }
@@ -119,7 +119,7 @@ TEST(LrScaling, FollowsTheNumberOfWorkersOnlyWhenAsked) {
   EXPECT_DOUBLE_EQ(lr_factor(parse_lr_scaling("sqrt"), 4), 2);
   EXPECT_THAT([] { parse_lr_scaling("liner"); },
               ThrowsMessage<Error>("unknown learning-rate scaling 'liner'\n"
-                                   "  asked:     --scale-lr liner  (command line)\n"
+                                   "  requested: --scale-lr liner  (command line)\n"
                                    "  available: none, linear, sqrt\n"
                                    "  try:       --scale-lr linear"));
 }

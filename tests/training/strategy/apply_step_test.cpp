@@ -31,7 +31,7 @@ TEST(ApplyStep, TakesOutTheLossScaleBeforeItClips) {
   EXPECT_FALSE(weights.both[0].grad().defined());
 }
 
-TEST(ApplyStep, TellsTheNormWithoutClipping) {
+TEST(ApplyStep, ReportsTheNormWithoutClipping) {
   Weights weights({3 * 64.0, 4 * 64.0});
 
   const StepResult result =

@@ -6,7 +6,7 @@
 #include "lockstep/datasets.h"
 #include "lockstep/models.h"
 #include "lockstep/strategy.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "support/tally.h"
 
 namespace lockstep {
@@ -61,7 +61,7 @@ double accuracy(Communicator& comm,
 TEST(DdpOnDigits, LearnsAsMuchWithSmallerGradients) {
   const DatasetPair digits = generated_digits(1280, 500, 3);
   const std::vector<torch::Tensor> start = drawn_start();
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     Tally tally(comm);
     const double whole = accuracy(tally, digits, start, {});
     const auto whole_bytes = static_cast<double>(tally.take_bytes());
@@ -91,7 +91,7 @@ TEST(DdpOnDigits, LearnsAsMuchWithSmallerGradients) {
 TEST(DdpOnDigits, CutsItsBucketsOnce) {
   const Batch batch = all_of(*generated_digits(8, 1, 3).train);
   for (const std::string& name : digit_net_names()) {
-    gang(2, [&](Communicator& comm) {
+    run_workers(2, [&](Communicator& comm) {
       Tally tally(comm);
       const auto net = digit_net(name);
       torch::optim::SGD sgd(net->parameters(), 0.1);

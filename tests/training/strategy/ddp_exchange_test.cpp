@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "support/tally.h"
 #include "training/comm/solo.h"
 #include "training/strategy/trained.h"
@@ -25,7 +25,7 @@ void expect_identical(Communicator& comm, const torch::Tensor& parameters) {
 TEST(DdpExchange, GivesTheSameToTheBitDuringAndAfterBackward) {
   for (const int size : {2, 3, 4}) {
     for (const int accumulate : {1, 2}) {
-      gang(size, [&](Communicator& comm) {
+      run_workers(size, [&](Communicator& comm) {
         const Training training{.accumulate = accumulate};
         StrategyOptions options = small_buckets();
         const torch::Tensor during = train(comm, options, training);
@@ -43,15 +43,15 @@ TEST(DdpExchange, GivesTheSameToTheBitDuringAndAfterBackward) {
 TEST(DdpExchange, GivesTheSameToTheBitOnAThreadOfItsOwn) {
   for (const Compression compression :
        {Compression::None, Compression::Fp16, Compression::Bf16, Compression::PowerSgd}) {
-    gang(3, [&](Communicator& comm) {
+    run_workers(3, [&](Communicator& comm) {
       StrategyOptions options = small_buckets();
       options.compression = compression;
       options.powersgd_start = 2;
       const torch::Tensor here = train(comm, options);
-      Tally beside(comm, /*overlaps=*/true);
-      const torch::Tensor there = train(beside, options);
+      Tally concurrent(comm, /*overlaps=*/true);
+      const torch::Tensor there = train(concurrent, options);
       options.overlap = false;
-      const torch::Tensor after = train(beside, options);
+      const torch::Tensor after = train(concurrent, options);
       EXPECT_TRUE(here.equal(there)) << name_of(compression);
       EXPECT_TRUE(here.equal(after)) << name_of(compression);
       expect_identical(comm, here);
@@ -61,7 +61,7 @@ TEST(DdpExchange, GivesTheSameToTheBitOnAThreadOfItsOwn) {
 
 TEST(DdpExchange, StaysNearTheWholeGradientsInHalfPrecision) {
   for (const int size : {2, 4}) {
-    gang(size, [](Communicator& comm) {
+    run_workers(size, [](Communicator& comm) {
       const torch::Tensor whole = train(comm, {});
       const torch::Tensor half = train(comm, {.compression = Compression::Fp16});
       const torch::Tensor brain = train(comm, {.compression = Compression::Bf16});
@@ -78,7 +78,7 @@ TEST(DdpExchange, StaysNearTheWholeGradientsInHalfPrecision) {
 
 // Four times 60000 exceeds the range of half precision; their average does not.
 TEST(DdpExchange, DoesNotOverflowHalfPrecisionWhereNoGradientDoes) {
-  gang(4, [](Communicator& comm) {
+  run_workers(4, [](Communicator& comm) {
     torch::nn::Linear model(1, 1);
     torch::optim::SGD sgd(model->parameters(), 1.0);
     const auto strategy = make_strategy("ddp", comm, {.compression = Compression::Fp16});
@@ -98,7 +98,7 @@ TEST(DdpExchange, DoesNotOverflowHalfPrecisionWhereNoGradientDoes) {
 }
 
 TEST(DdpExchange, GivesTheWholeGradientsByPowerSgdOfEnoughRank) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     // The gradient of 2 x 2 samples has at most four directions.
     const Training training{.share = 2};
     StrategyOptions options = small_buckets();
@@ -117,7 +117,7 @@ TEST(DdpExchange, GivesTheWholeGradientsByPowerSgdOfEnoughRank) {
 }
 
 TEST(DdpExchange, SendsWholeGradientsBeforePowerSgdBegins) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     const Training training{.steps = 3};
     StrategyOptions options = small_buckets();
     const torch::Tensor whole = train(comm, options, training);
@@ -130,7 +130,7 @@ TEST(DdpExchange, SendsWholeGradientsBeforePowerSgdBegins) {
 }
 
 TEST(DdpExchange, SendsFewerBytesByPowerSgd) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Tally tally(comm);
     train(tally, {}, {.steps = 1});
     const int64_t whole = tally.take_bytes();
@@ -149,7 +149,7 @@ TEST(DdpExchange, FollowsAStaticGraph) {
   for (const int accumulate : {1, 2}) {
     for (const bool overlap : {true, false}) {
       for (const Compression compression : {Compression::None, Compression::Fp16}) {
-        gang(3, [&](Communicator& comm) {
+        run_workers(3, [&](Communicator& comm) {
           const Training training{.accumulate = accumulate};
           StrategyOptions options = small_buckets();
           options.overlap = overlap;
@@ -168,15 +168,15 @@ TEST(DdpExchange, FollowsAStaticGraph) {
 }
 
 TEST(DdpExchange, LeavesUnusedParametersAloneUnderAStaticGraph) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     comm::Solo solo;
-    const Training nobody{.uses_spare = [](int, int, int) {
+    const Training unused{.uses_spare = [](int, int, int) {
       return false;
     }};
     const Training one{.uses_spare = [](int, int rank, int) {
       return rank == 1;
     }};
-    for (const Training& training : {nobody, one}) {
+    for (const Training& training : {unused, one}) {
       const torch::Tensor found = train(comm, {.static_graph = true}, training);
       EXPECT_LT(largest_difference(found, train_alone(solo, 2, training)), 1e-13);
       expect_identical(comm, found);
@@ -186,7 +186,7 @@ TEST(DdpExchange, LeavesUnusedParametersAloneUnderAStaticGraph) {
 
 TEST(DdpExchange, NamesWhatChangesUnderAStaticGraph) {
   for (const bool at_first : {true, false}) {
-    gang(2, [at_first](Communicator& comm) {
+    run_workers(2, [at_first](Communicator& comm) {
       EXPECT_THAT(
           [&] {
             train(comm, {.static_graph = true}, {.uses_spare = [at_first](int step, int, int) {
@@ -196,8 +196,8 @@ TEST(DdpExchange, NamesWhatChangesUnderAStaticGraph) {
           ThrowsMessage<Error>(::testing::AllOf(
               ::testing::StartsWith(
                   "cannot finish the step: the graph differs from the first step\n"
-                  "  asked:   --static-graph  (command line)\n"
-                  "  changed: 'spare."),
+                  "  requested: --static-graph  (command line)\n"
+                  "  changed:   'spare."),
               ::testing::EndsWith(
                   "  try:     --find-unused-parameters instead of --static-graph"))));
     });
@@ -205,7 +205,7 @@ TEST(DdpExchange, NamesWhatChangesUnderAStaticGraph) {
 }
 
 TEST(DdpUnused, AreNamedInTheStepInWhichTheyAre) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     int last = -1;
     EXPECT_THAT(
         [&] {
@@ -227,7 +227,7 @@ TEST(DdpUnused, AreLeftAloneAsInOneProcess) {
   comm::Solo solo;
   const auto check = [&solo](int size, const StrategyOptions& options, const Training& training) {
     const torch::Tensor wanted = train_alone(solo, size, training);
-    gang(size, [&](Communicator& comm) {
+    run_workers(size, [&](Communicator& comm) {
       const torch::Tensor found = train(comm, options, training);
       EXPECT_LT(largest_difference(found, wanted), 1e-13);
       expect_identical(comm, found);
@@ -262,7 +262,7 @@ TEST(DdpUnused, DoNotMatterIfAnEarlierShareUsedThem) {
                             return part == 0;
                           }};
   const torch::Tensor wanted = train_alone(solo, 2, training);
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     EXPECT_LT(largest_difference(train(comm, {}, training), wanted), 1e-13);
   });
 }

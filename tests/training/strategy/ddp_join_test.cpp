@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "support/tally.h"
 #include "training/comm/solo.h"
 #include "training/strategy/trained.h"
@@ -89,7 +89,7 @@ torch::Tensor train_uneven_alone(int workers, const Uneven& plan) {
 void expect_as_alone(const StrategyOptions& options, const Uneven& plan, bool overlaps = false) {
   const int size = static_cast<int>(plan.passes.front().size());
   const torch::Tensor wanted = train_uneven_alone(size, plan);
-  gang(size, [&](Communicator& comm) {
+  run_workers(size, [&](Communicator& comm) {
     Tally tally(comm, overlaps);
     const torch::Tensor found = train_uneven(tally, options, plan);
     EXPECT_LT(largest_difference(found, wanted), 1e-13);
@@ -132,7 +132,7 @@ TEST(DdpJoin, GoesAlongUnderEveryOtherOption) {
 TEST(DdpJoin, GoesAlongWhenGradientsAreMadeSmaller) {
   for (const Compression compression :
        {Compression::Fp16, Compression::Bf16, Compression::PowerSgd}) {
-    gang(3, [&](Communicator& comm) {
+    run_workers(3, [&](Communicator& comm) {
       const Uneven plan{.passes = {{1, 4, 0}, {3, 1, 2}}};
       const torch::Tensor found = train_uneven(
           comm, {.compression = compression, .powersgd_rank = 8, .powersgd_start = 2}, plan);
@@ -143,8 +143,8 @@ TEST(DdpJoin, GoesAlongWhenGradientsAreMadeSmaller) {
   }
 }
 
-TEST(DdpJoin, TellsWhoJoinedLast) {
-  gang(3, [](Communicator& comm) {
+TEST(DdpJoin, ReportsTheRankThatJoinedLast) {
+  run_workers(3, [](Communicator& comm) {
     std::vector<int> last;
     train_uneven(comm, {}, {.passes = {{2, 5, 1}, {3, 1, 0}, {2, 2, 1}}}, &last);
     EXPECT_THAT(last, ::testing::ElementsAre(1, 0, 1));
@@ -153,7 +153,7 @@ TEST(DdpJoin, TellsWhoJoinedLast) {
 
 // The averages of batch norm come from a worker that still trains, even if rank 0 does not.
 TEST(DdpJoin, TakesBuffersFromAWorkerThatTrains) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     torch::nn::BatchNorm1d norm(3);
     torch::optim::SGD sgd(norm->parameters(), 0.1);
     const auto strategy = make_strategy("ddp", comm, {.uneven = true});
@@ -177,26 +177,27 @@ TEST(DdpJoin, TakesBuffersFromAWorkerThatTrains) {
   });
 }
 
-TEST(DdpJoin, NeedsToBeToldThatWorkersRunOutApart) {
-  gang(2, [](Communicator& comm) {
+TEST(DdpJoin, NeedsTheOptionForUnevenInputs) {
+  run_workers(2, [](Communicator& comm) {
     Spared model;
     torch::optim::SGD sgd(model.parameters(), rule());
     const auto strategy = make_strategy("ddp", comm);
     strategy->adopt(model, sgd);
     EXPECT_THAT([&] { strategy->join(); },
                 ThrowsMessage<Error>("cannot join: this strategy does not allow uneven inputs\n"
-                                     "  asked: uneven = false  (StrategyOptions)\n"
-                                     "  try:   StrategyOptions{.uneven = true}"));
+                                     "  requested: uneven = false  (StrategyOptions)\n"
+                                     "  try:       StrategyOptions{.uneven = true}"));
   });
 }
 
 TEST(DdpJoin, RefusesAStaticGraph) {
   comm::Solo solo;
-  EXPECT_THAT([&] { make_strategy("ddp", solo, {.static_graph = true, .uneven = true}); },
-              ThrowsMessage<Error>(
-                  "--static-graph does not support uneven inputs\n"
-                  "  asked: static_graph and uneven  (StrategyOptions)\n"
-                  "  try:   drop --static-graph: a worker without batches has a different graph"));
+  EXPECT_THAT(
+      [&] { make_strategy("ddp", solo, {.static_graph = true, .uneven = true}); },
+      ThrowsMessage<Error>(
+          "--static-graph does not support uneven inputs\n"
+          "  requested: static_graph and uneven  (StrategyOptions)\n"
+          "  try:       drop --static-graph: a worker without batches has a different graph"));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/strategy.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 
 namespace lockstep {
@@ -40,23 +40,23 @@ TEST(MakeStrategy, ListsTheNamesWhenOneIsMisspelt) {
   comm::Solo solo;
   EXPECT_THAT([&] { make_strategy("ddpp", solo); },
               ThrowsMessage<Error>("unknown strategy 'ddpp'\n"
-                                   "  asked:     -s ddpp  (command line)\n"
-                                   "  there are: single, ddp, horovod, deepspeed, mirrored\n"
+                                   "  requested: -s ddpp  (command line)\n"
+                                   "  available: single, ddp, horovod, deepspeed, mirrored\n"
                                    "  try:       -s ddp"));
 }
 
-TEST(Single, RefusesAGang) {
-  gang(2, [](Communicator& comm) {
+TEST(Single, RefusesSeveralWorkers) {
+  run_workers(2, [](Communicator& comm) {
     EXPECT_THAT([&] { make_strategy("single", comm); },
                 ThrowsMessage<Error>("-s single supports one worker, not 2\n"
-                                     "  asked:   -s single  (command line)\n"
-                                     "  workers: 2  (threads)\n"
-                                     "  try:     -s ddp, or start one worker"));
+                                     "  requested: -s single  (command line)\n"
+                                     "  workers:   2  (threads)\n"
+                                     "  try:       -s ddp, or start one worker"));
   });
 }
 
 TEST(Ddp, StartsEveryWorkerFromRankZero) {
-  gang(3, [](Communicator& comm) {
+  run_workers(3, [](Communicator& comm) {
     TwoLayers model;
     {
       torch::NoGradGuard no_grad;
@@ -77,7 +77,7 @@ TEST(Ddp, StartsEveryWorkerFromRankZero) {
 }
 
 TEST(Ddp, NamesTheFirstDifferenceBetweenModelsAndBothRanks) {
-  gang(3, [](Communicator& comm) {
+  run_workers(3, [](Communicator& comm) {
     TwoLayers model(comm.rank() == 2 ? 9 : 8);
     torch::optim::SGD sgd(model.parameters(), 0.1);
     EXPECT_THAT([&] { make_strategy("ddp", comm)->adopt(model, sgd); },
@@ -90,7 +90,7 @@ TEST(Ddp, NamesTheFirstDifferenceBetweenModelsAndBothRanks) {
 }
 
 TEST(Ddp, RefusesAModelWithNothingToTrain) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     TwoLayers model;
     for (torch::Tensor& parameter : model.parameters()) {
       parameter.set_requires_grad(false);
@@ -102,7 +102,7 @@ TEST(Ddp, RefusesAModelWithNothingToTrain) {
 }
 
 TEST(Ddp, KeepsParametersOutOfAStepThatNoWorkerUses) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     TwoLayers model;
     model.uses_spare = false;
     torch::optim::SGD sgd(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
@@ -122,7 +122,7 @@ TEST(Ddp, KeepsParametersOutOfAStepThatNoWorkerUses) {
 }
 
 TEST(Ddp, AveragesParametersThatSomeWorkersUse) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     TwoLayers model;
     model.uses_spare = comm.rank() == 0;
     torch::optim::SGD sgd(model.parameters(), 0.1);
@@ -138,7 +138,7 @@ TEST(Ddp, AveragesParametersThatSomeWorkersUse) {
 }
 
 TEST(Ddp, GivesBuffersOfRankZeroToAllBeforeAStep) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     TwoLayers model;
     torch::optim::SGD sgd(model.parameters(), 0.1);
     const auto strategy = make_strategy("ddp", comm);
@@ -160,7 +160,7 @@ TEST(Ddp, GivesBuffersOfRankZeroToAllBeforeAStep) {
 }
 
 TEST(Ddp, ClipsTheAveragedGradient) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     TwoLayers model;
     torch::optim::SGD sgd(model.parameters(), 1.0);
     const auto strategy = make_strategy("ddp", comm);

@@ -71,7 +71,7 @@ TEST(Cache, GivesThePlaceOfTheOneUnusedForLongest) {
   EXPECT_EQ(cache.find("a"), 0);
   EXPECT_EQ(cache.find("b"), std::nullopt);
   EXPECT_EQ(cache.find("c"), 1);
-  EXPECT_EQ(cache.places(), 2);
+  EXPECT_EQ(cache.slots(), 2);
 }
 
 TEST(Cache, FillsAPlaceThatBecameFree) {
@@ -90,7 +90,7 @@ TEST(Cache, FillsAPlaceThatBecameFree) {
 TEST(Cache, HoldsNothingWithoutRoom) {
   ResponseCache cache(0);
   cache.insert(tensor("a"));
-  EXPECT_EQ(cache.places(), 0);
+  EXPECT_EQ(cache.slots(), 0);
 }
 
 TEST(Coordinator, LetsATensorGoWhenTheLastRankHasIt) {
@@ -175,14 +175,14 @@ TEST(Coordinator, EndsAStallThatLastsTooLong) {
   EXPECT_THAT(fault->facts, ElementsAre(Pair("a", "ready on rank 1; missing on rank 0 for 90 s")));
 }
 
-TEST(Coordinator, NeitherReportsNorEndsAStallWhenToldNotTo) {
+TEST(Coordinator, NeitherReportsNorEndsAStallIfDisabled) {
   Coordinator coordinator(2, 0, 0);
   coordinator.take({{}, {ready(tensor("a"))}}, kStart);
   EXPECT_EQ(coordinator.find_stall(kStart + seconds(10000)), std::nullopt);
   EXPECT_EQ(coordinator.find_shutdown(kStart + seconds(10000)), std::nullopt);
 }
 
-TEST(Coordinator, WaitsForNobodyThatHasJoined) {
+TEST(Coordinator, DoesNotWaitForAWorkerThatHasJoined) {
   const Request join{.kind = Request::Kind::Join};
   Coordinator coordinator(2, 60, 0);
 

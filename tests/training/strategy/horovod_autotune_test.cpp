@@ -32,7 +32,7 @@ TEST(GaussianProcess, SmoothsNoisyScores) {
   EXPECT_NEAR(model.predict(seen).first[0].item<double>(), 0, 1e-9);
 }
 
-TEST(GaussianProcess, ExpectsMostWhereScoresRise) {
+TEST(GaussianProcess, ExpectsTheMaximumWhereScoresRise) {
   const torch::Tensor seen = exactly({0, 0.5, 0.3, 0.5, 0.6, 0.5}).view({3, 2});
   const GaussianProcess model(seen, exactly({-1, 0, 1}), 0.01);
   const torch::Tensor gain =
@@ -52,7 +52,7 @@ TEST(Autotune, FindsNearlyTheBestAndKeepsIt) {
                                .cycle_ms = 60,
                                .autotune_warmup_samples = 3,
                                .autotune_steps_per_sample = 10,
-                               .autotune_most_samples = 20,
+                               .autotune_max_samples = 20,
                                .autotune_noise = 0.1};
   Autotune::Clock::time_point now{};
   Autotune autotune(options, now);

@@ -7,7 +7,7 @@
 #include "common/os/command.h"
 #include "common/os/files.h"
 #include "lockstep/error.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/strategy/horovod/engine.h"
 
 namespace lockstep::strategy::horovod {
@@ -52,7 +52,7 @@ std::string message_of(const std::function<void()>& call) {
 TEST(Engine, SumsTensorsThatAreReadyInAnotherOrderOnEachRank) {
   for (const int size : {1, 2, 3, 4}) {
     for (const int64_t fusion : {0, 64, 1 << 20}) {
-      gang(size, [&](Communicator& comm) {
+      run_workers(size, [&](Communicator& comm) {
         const auto engine = make_engine(comm, {.fusion_bytes = fusion, .cycle_ms = 0.2});
         for (int step = 0; step < 3; ++step) {
           std::vector<Announcement> tensors;
@@ -79,7 +79,7 @@ TEST(Engine, SumsTensorsThatAreReadyInAnotherOrderOnEachRank) {
 TEST(Engine, FusesSmallTensorsIntoOneBuffer) {
   const auto reductions = [](int64_t fusion_bytes) {
     int64_t count = 0;
-    gang(2, [&](Communicator& comm) {
+    run_workers(2, [&](Communicator& comm) {
       const auto engine = make_engine(comm, {.fusion_bytes = fusion_bytes});
       std::vector<Announcement> tensors;
       for (int i = 0; i < 50; ++i) {
@@ -98,7 +98,7 @@ TEST(Engine, FusesSmallTensorsIntoOneBuffer) {
 }
 
 TEST(Engine, SendsNamesOnceOnly) {
-  gang(3, [](Communicator& comm) {
+  run_workers(3, [](Communicator& comm) {
     const auto engine = make_engine(comm);
     for (int step = 0; step < 5; ++step) {
       engine->announce({tensor(1, comm.rank()), tensor(2, comm.rank())});
@@ -110,7 +110,7 @@ TEST(Engine, SendsNamesOnceOnly) {
 
 TEST(Engine, IsRightWithACacheThatIsTooSmallOrNone) {
   for (const int64_t capacity : {0, 1, 3}) {
-    gang(3, [&](Communicator& comm) {
+    run_workers(3, [&](Communicator& comm) {
       const auto engine = make_engine(comm, {.cycle_ms = 0.2, .cache_capacity = capacity});
       for (int step = 0; step < 6; ++step) {
         std::vector<Announcement> tensors;
@@ -130,7 +130,7 @@ TEST(Engine, IsRightWithACacheThatIsTooSmallOrNone) {
 }
 
 TEST(Engine, ForgetsATensorWhoseShapeHasChanged) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     const auto engine = make_engine(comm);
     for (const int64_t length : {3, 3, 5, 5}) {
       const torch::Tensor ones = torch::ones({length});
@@ -144,7 +144,7 @@ TEST(Engine, ForgetsATensorWhoseShapeHasChanged) {
 
 TEST(Engine, NamesTensorShapesAndRanksThatDoNotMatch) {
   for (const int known_before : {0, 1}) {
-    gang(3, [&](Communicator& comm) {
+    run_workers(3, [&](Communicator& comm) {
       const auto engine = make_engine(comm);
       for (int i = 0; i < known_before; ++i) {
         engine->announce({{.name = "fc1.weight", .value = torch::ones({3, 4})}});
@@ -168,7 +168,7 @@ TEST(Engine, NamesTensorShapesAndRanksThatDoNotMatch) {
 TEST(Engine, ReportsATensorThatOneRankNeverAnnounces) {
   for (const int known_before : {0, 1}) {
     std::string report;
-    gang(3, [&](Communicator& comm) {
+    run_workers(3, [&](Communicator& comm) {
       const auto engine = make_engine(comm,
                                       {.stall_warning = 0.1, .stall_shutdown = 2},
                                       [&report](const std::string& text) { report = text; });
@@ -196,8 +196,8 @@ TEST(Engine, ReportsATensorThatOneRankNeverAnnounces) {
   }
 }
 
-TEST(Engine, LeavesATensorAloneThatNobodyHas) {
-  gang(2, [](Communicator& comm) {
+TEST(Engine, IgnoresATensorThatNoRankHas) {
+  run_workers(2, [](Communicator& comm) {
     const auto engine = make_engine(comm);
     for (int step = 0; step < 3; ++step) {
       const torch::Tensor nowhere = torch::zeros({3});
@@ -211,7 +211,7 @@ TEST(Engine, LeavesATensorAloneThatNobodyHas) {
 }
 
 TEST(Engine, LetsWorkersJoinWhenTheyHaveNoMore) {
-  gang(3, [](Communicator& comm) {
+  run_workers(3, [](Communicator& comm) {
     const auto engine = make_engine(comm, {.cycle_ms = 0.2});
     // Rank r takes part in 1 + 2r steps; twice, because training may continue after a join.
     for (int round = 0; round < 2; ++round) {
@@ -230,8 +230,8 @@ TEST(Engine, LetsWorkersJoinWhenTheyHaveNoMore) {
   });
 }
 
-TEST(Engine, TellsTheOthersThatAWorkerHasLeft) {
-  gang(3, [](Communicator& comm) {
+TEST(Engine, ReportsToTheOthersThatAWorkerHasLeft) {
+  run_workers(3, [](Communicator& comm) {
     auto engine = make_engine(comm);
     if (comm.rank() == 2) {
       engine.reset();
@@ -248,7 +248,7 @@ TEST(Engine, TellsTheOthersThatAWorkerHasLeft) {
 }
 
 TEST(Engine, TravelsInHalfPrecisionAndScalesOutsideOfIt) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     const auto engine = make_engine(comm);
     // 80 000 exceeds the range of half; a quarter of it does not.
     const torch::Tensor large = torch::full({5}, 80000.0F);
@@ -262,7 +262,7 @@ TEST(Engine, TravelsInHalfPrecisionAndScalesOutsideOfIt) {
 }
 
 TEST(Engine, ReducesGradientsOfAnyLayout) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     for (const int64_t fusion : {0, 1 << 20}) {
       const auto engine = make_engine(comm, {.fusion_bytes = fusion});
       const torch::Tensor turned = torch::arange(12, torch::kFloat64).view({3, 4}).t();
@@ -317,7 +317,7 @@ std::map<std::string, std::vector<std::string>> phases_of(const nlohmann::json& 
 TEST(Timeline, HasTheNestedPhasesOfEveryTensor) {
   const os::TemporaryDirectory directory;
   const std::string path = directory.path() / "timeline.json";
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     const auto engine = make_engine(comm, {.timeline = path, .mark_cycles = true});
     for (int step = 0; step < 2; ++step) {
       engine->announce({tensor(1, comm.rank()), {.name = "say \"b\"", .value = torch::ones({2})}});
@@ -374,13 +374,13 @@ TEST(Timeline, SaysWhereItCannotBeWritten) {
 TEST(Autotune, ChangesAllWorkersAtOnceAndStaysRight) {
   const os::TemporaryDirectory directory;
   const std::string path = directory.path() / "autotune.csv";
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     const auto engine = make_engine(comm,
                                     {.autotune = true,
                                      .autotune_log = path,
                                      .autotune_warmup_samples = 1,
                                      .autotune_steps_per_sample = 2,
-                                     .autotune_most_samples = 6});
+                                     .autotune_max_samples = 6});
     for (int step = 0; step < 20; ++step) {
       std::vector<Announcement> tensors;
       for (int i = 0; i < 5; ++i) {

@@ -49,7 +49,7 @@ TEST(HorovodVariables, AreReadUnderHorovodsOwnNames) {
   EXPECT_EQ(options.autotune_log, "a.csv");
   EXPECT_EQ(options.autotune_warmup_samples, 1);
   EXPECT_EQ(options.autotune_steps_per_sample, 5);
-  EXPECT_EQ(options.autotune_most_samples, 7);
+  EXPECT_EQ(options.autotune_max_samples, 7);
   EXPECT_EQ(options.autotune_noise, 0.25);
 }
 
@@ -111,23 +111,23 @@ TEST(HorovodVariables, AreListedWhenTheyMeanNothingHere) {
 TEST(HorovodOptions, AreRefusedWhereTheyMakeNoSense) {
   EXPECT_EQ(message_of([] { require_sense({.horovod = {.reduction = "avrage"}}, 2); }),
             "unknown reduction 'avrage'\n"
-            "  asked:     --reduction avrage  (command line)\n"
+            "  requested: --reduction avrage  (command line)\n"
             "  available: average, sum, adasum\n"
             "  try:       --reduction average");
   EXPECT_EQ(message_of([] { require_sense({.compression = Compression::PowerSgd}, 2); }),
             "-s horovod does not support PowerSGD\n"
-            "  asked: --compression powersgd  (command line)\n"
-            "  try:   -s ddp --compression powersgd, or --compression bf16");
+            "  requested: --compression powersgd  (command line)\n"
+            "  try:       -s ddp --compression powersgd, or --compression bf16");
   EXPECT_EQ(message_of([] { require_sense({.horovod = {.reduction = "adasum"}}, 3); }),
             "Adasum needs 2, 4, 8, 16 ... workers, not 3\n"
-            "  asked:    --reduction adasum  (command line)\n"
-            "  expected: 2, 4, 8, 16 ... workers\n"
-            "  try:      another number of workers, or --reduction average");
+            "  requested: --reduction adasum  (command line)\n"
+            "  expected:  2, 4, 8, 16 ... workers\n"
+            "  try:       another number of workers, or --reduction average");
   EXPECT_EQ(message_of(
                 [] { require_sense({.horovod = {.reduction = "sum", .predivide_factor = 2}}, 2); }),
             "--gradient-predivide-factor cannot be used with --reduction sum\n"
-            "  asked: --gradient-predivide-factor 2  (command line)\n"
-            "  try:   --reduction average");
+            "  requested: --gradient-predivide-factor 2  (command line)\n"
+            "  try:       --reduction average");
   EXPECT_EQ(message_of([] { require_sense({.horovod = {.predivide_factor = 0}}, 2); }),
             "--gradient-predivide-factor must be above 0, not 0\n"
             "  expected: a number above 0\n"

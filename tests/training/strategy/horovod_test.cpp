@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/strategy.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 #include "training/strategy/horovod/adasum.h"
 
@@ -123,7 +123,7 @@ double drift(Communicator& comm, const StrategyOptions& options, double clip_nor
 
 TEST(Horovod, TrainsAsOneProcessWhateverTheExchange) {
   for (const int workers : {2, 3}) {
-    gang(workers, [](Communicator& comm) {
+    run_workers(workers, [](Communicator& comm) {
       EXPECT_LE(drift(comm, {}), 1e-12);
       EXPECT_LE(drift(comm, {}, 0.05), 1e-12);
       EXPECT_LE(drift(comm, {.overlap = false}), 1e-12);
@@ -138,7 +138,7 @@ TEST(Horovod, TrainsAsOneProcessWhateverTheExchange) {
 }
 
 TEST(Horovod, SumsWithoutDivisionWhenAskedTo) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Alone alone(0.2, 0);  // twice the rate: the sum of two is twice their average
     Branches model;
     fill(model, 0);
@@ -156,7 +156,7 @@ TEST(Horovod, SumsWithoutDivisionWhenAskedTo) {
 }
 
 TEST(Horovod, ExchangesInTheLastMicroBatchOnly) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Alone alone(0.1, 0);
     Branches model;
     fill(model, 0);
@@ -187,7 +187,7 @@ TEST(Horovod, ExchangesInTheLastMicroBatchOnly) {
 }
 
 TEST(Horovod, LeavesParametersAloneThatNoWorkerUses) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Branches model;
     torch::optim::SGD sgd(model.parameters(),
                           torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(0.1));
@@ -206,7 +206,7 @@ TEST(Horovod, LeavesParametersAloneThatNoWorkerUses) {
 
 TEST(Horovod, CountsAParameterThatAWorkerDoesNotUseAsZero) {
   for (const bool overlap : {true, false}) {
-    gang(3, [&](Communicator& comm) {
+    run_workers(3, [&](Communicator& comm) {
       Branches model;
       fill(model, 0);
       // A different worker in each step.
@@ -232,7 +232,7 @@ TEST(Horovod, CountsAParameterThatAWorkerDoesNotUseAsZero) {
 }
 
 TEST(Horovod, SharesTheOptimizersStateAtTheStart) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Branches model;
     fill(model, 0);
     torch::optim::SGD sgd(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
@@ -252,7 +252,7 @@ TEST(Horovod, SharesTheOptimizersStateAtTheStart) {
 }
 
 TEST(Horovod, NamesTheFirstDifferenceBetweenModels) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     torch::nn::Sequential model(torch::nn::Linear(4, comm.rank() == 1 ? 5 : 4));
     torch::optim::SGD sgd(model->parameters(), 0.1);
     EXPECT_THAT([&] { make_strategy("horovod", comm)->adopt(*model, sgd); },
@@ -262,7 +262,7 @@ TEST(Horovod, NamesTheFirstDifferenceBetweenModels) {
 
 TEST(Horovod, GivesBuffersOfRankZeroToAllBeforeAStep) {
   for (const bool uneven : {false, true}) {
-    gang(2, [&](Communicator& comm) {
+    run_workers(2, [&](Communicator& comm) {
       Branches model;
       torch::optim::SGD sgd(model.parameters(), 0.1);
       const auto strategy = make_strategy("horovod", comm, {.uneven = uneven});
@@ -280,7 +280,7 @@ TEST(Horovod, GivesBuffersOfRankZeroToAllBeforeAStep) {
 }
 
 TEST(Horovod, LetsWorkersWithFewerBatchesJoin) {
-  gang(3, [](Communicator& comm) {
+  run_workers(3, [](Communicator& comm) {
     Branches model;
     model.uses_norm = true;
     torch::optim::SGD sgd(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
@@ -307,7 +307,7 @@ TEST(Horovod, LetsWorkersWithFewerBatchesJoin) {
 }
 
 TEST(Horovod, AveragesOverAllWorkersWhenSomeHaveJoined) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Alone alone(0.1, 0);
     Branches model;
     fill(model, 0);
@@ -327,7 +327,7 @@ TEST(Horovod, AveragesOverAllWorkersWhenSomeHaveJoined) {
 }
 
 TEST(Horovod, RefusesToJoinWhereBuffersFollowRankZero) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Branches model;
     torch::optim::SGD sgd(model.parameters(), 0.1);
     const auto strategy = make_strategy("horovod", comm);
@@ -342,7 +342,7 @@ TEST(Horovod, RefusesToJoinWhereBuffersFollowRankZero) {
 }
 
 TEST(Horovod, SaysThatAWorkerHasNoMoreBatches) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Branches model;
     torch::optim::SGD sgd(model.parameters(), 0.1);
     auto strategy = make_strategy("horovod", comm, {.broadcast_buffers = false});
@@ -378,7 +378,7 @@ struct Twice : torch::autograd::Function<Twice> {
 };
 
 TEST(Horovod, SaysThatAGradientCameTwiceInOneBackward) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Branches model;
     torch::optim::SGD sgd(model.parameters(), 0.1);
     const LossFunction twice = [](torch::nn::Module& any, const Batch& batch) -> Loss {
@@ -409,7 +409,7 @@ TEST(Horovod, SaysThatAGradientCameTwiceInOneBackward) {
 
 TEST(Horovod, CombinesTheStepsOfEachWorkerByAdasum) {
   for (const int workers : {1, 2, 4}) {
-    gang(workers, [](Communicator& comm) {
+    run_workers(workers, [](Communicator& comm) {
       Branches model;
       fill(model, 0);
       torch::optim::SGD sgd(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
@@ -454,7 +454,7 @@ TEST(Horovod, CombinesTheStepsOfEachWorkerByAdasum) {
 }
 
 TEST(Horovod, LeavesAStepOutOnAllWorkersUnderAdasumWhenOneOverflows) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Branches model;
     torch::optim::SGD sgd(model.parameters(), 0.1);
     const auto strategy = make_strategy("horovod", comm, {.horovod = {.reduction = "adasum"}});
@@ -474,7 +474,7 @@ TEST(Horovod, LeavesAStepOutOnAllWorkersUnderAdasumWhenOneOverflows) {
 
 // With a dynamic loss scale that has fallen to 1, gradients must still be checked.
 TEST(Horovod, LeavesAStepOutOnAllWorkersUnderAdasumWithoutALossScale) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Branches model;
     torch::optim::SGD sgd(model.parameters(), 0.1);
     const auto strategy = make_strategy("horovod", comm, {.horovod = {.reduction = "adasum"}});

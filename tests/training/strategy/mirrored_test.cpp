@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 #include "training/strategy/same_after_join.h"
 #include "training/strategy/shared/gradient_buckets.h"
@@ -26,7 +26,7 @@ TEST(Mirrored, SumsWhatOneProcessComputes) {
       };
       comm::Solo solo;
       const torch::Tensor wanted = train_alone(solo, workers, training);
-      gang(workers, [&](Communicator& comm) {
+      run_workers(workers, [&](Communicator& comm) {
         const torch::Tensor found = train(comm, {}, training);
         EXPECT_LE(largest_difference(found, wanted), 1e-12)
             << workers << " workers, " << accumulate << " shares";
@@ -38,7 +38,7 @@ TEST(Mirrored, SumsWhatOneProcessComputes) {
 }
 
 TEST(Mirrored, LeavesAloneAParameterThatNoWorkerUses) {
-  gang(3, [](Communicator& comm) {
+  run_workers(3, [](Communicator& comm) {
     Training training{.strategy = "mirrored"};
     training.uses_spare = [](int, int, int) {
       return false;
@@ -55,7 +55,7 @@ TEST(Mirrored, LeavesAloneAParameterThatNoWorkerUses) {
 }
 
 TEST(Mirrored, TakesTheVariablesOfTheFirstReplica) {
-  gang(3, [](Communicator& comm) {
+  run_workers(3, [](Communicator& comm) {
     Spared model;
     {
       torch::NoGradGuard no_grad;
@@ -68,7 +68,7 @@ TEST(Mirrored, TakesTheVariablesOfTheFirstReplica) {
 }
 
 TEST(Mirrored, BucketsOfAnySizeGiveTheSame) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     const Training training{.strategy = "mirrored"};
     const torch::Tensor one = train(comm, {}, training);
     EXPECT_TRUE(train(comm, {.bucket_bytes = 1000}, training).equal(one));
@@ -92,12 +92,12 @@ TEST(GradientBuckets, HoldManyParametersOfOneTypeUpToTheirSize) {
 TEST(Mirrored, CompressesWithinTheRoundingOfTheShortType) {
   for (const auto& [compression, bound] :
        {std::pair(Compression::Fp16, 1e-2), std::pair(Compression::Bf16, 5e-2)}) {
-    gang(2, [&, how = compression, most = bound](Communicator& comm) {
+    run_workers(2, [&, how = compression, maximum = bound](Communicator& comm) {
       const Training training{.strategy = "mirrored"};
       const torch::Tensor whole = train(comm, {}, training);
       const torch::Tensor rounded = train(comm, {.compression = how}, training);
 
-      EXPECT_LE(largest_difference(rounded, whole), most);
+      EXPECT_LE(largest_difference(rounded, whole), maximum);
       EXPECT_GT(largest_difference(rounded, whole), 0);
       const torch::Tensor all = comm.all_gather(rounded);
       EXPECT_TRUE(all[0].equal(all[1]));
@@ -109,8 +109,8 @@ TEST(Mirrored, RefusesPowerSgd) {
   comm::Solo solo;
   EXPECT_THAT([&] { make_strategy("mirrored", solo, {.compression = Compression::PowerSgd}); },
               ThrowsMessage<Error>("-s mirrored does not support PowerSGD\n"
-                                   "  asked:     --compression powersgd  (command line)\n"
-                                   "  supported: none, fp16, bf16\n"
+                                   "  requested: --compression powersgd  (command line)\n"
+                                   "  available: none, fp16, bf16\n"
                                    "  try:       --compression bf16, or -s ddp"));
 }
 
@@ -126,8 +126,8 @@ TEST(Mirrored, JoinsOnlyWhereItWasAskedFor) {
   strategy->adopt(model, sgd);
   EXPECT_THAT([&] { strategy->join(); },
               ThrowsMessage<Error>("cannot join: this strategy does not allow uneven inputs\n"
-                                   "  asked: uneven = false  (StrategyOptions)\n"
-                                   "  try:   StrategyOptions{.uneven = true}"));
+                                   "  requested: uneven = false  (StrategyOptions)\n"
+                                   "  try:       StrategyOptions{.uneven = true}"));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "support/tally.h"
 #include "training/comm/solo.h"
 
@@ -41,7 +41,7 @@ torch::Tensor average_of(Communicator& comm, const torch::Tensor& mine) {
 
 TEST(PowerSgd, IsExactWhereGradientsHaveNoMoreDirectionsThanItsRank) {
   for (const int size : {1, 2, 3}) {
-    gang(size, [](Communicator& comm) {
+    run_workers(size, [](Communicator& comm) {
       const auto all = parameters();
       PowerSgd sgd(all, 2 * comm.size());
       for (uint64_t step = 0; step < 4; ++step) {
@@ -61,7 +61,7 @@ TEST(PowerSgd, IsExactWhereGradientsHaveNoMoreDirectionsThanItsRank) {
 }
 
 TEST(PowerSgd, SendsLaterWhatItLeavesOut) {
-  gang(3, [](Communicator& comm) {
+  run_workers(3, [](Communicator& comm) {
     const auto all = parameters();
     PowerSgd sgd(all, 2);
     const torch::Tensor mine = random({kMatrix + kSmall}, static_cast<uint64_t>(comm.rank()));
@@ -87,7 +87,7 @@ TEST(PowerSgd, SendsLaterWhatItLeavesOut) {
 }
 
 TEST(PowerSgd, SendsTwoThinMatricesAndTheSmallOnesWhole) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Tally tally(comm);
     const auto all = parameters();
     PowerSgd sgd(all, 3);
@@ -101,7 +101,7 @@ TEST(PowerSgd, SendsTwoThinMatricesAndTheSmallOnesWhole) {
 }
 
 TEST(PowerSgd, GivesTheVectorsAndSmallMatricesAsTheyAre) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     const auto all = parameters();
     PowerSgd sgd(all, 1);
     torch::Tensor flat = random({kMatrix + kSmall}, static_cast<uint64_t>(comm.rank()));
@@ -114,7 +114,7 @@ TEST(PowerSgd, GivesTheVectorsAndSmallMatricesAsTheyAre) {
 }
 
 TEST(PowerSgd, FindsAGradientAgainAfterStepsWithoutOne) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     const auto all = parameters();
     PowerSgd sgd(all, 2);
     torch::Tensor none = torch::zeros({kMatrix + kSmall}, torch::kFloat64);
@@ -132,7 +132,7 @@ TEST(PowerSgd, FindsAGradientAgainAfterStepsWithoutOne) {
 }
 
 TEST(PowerSgd, ForgetsAStepThatOverflowed) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     const auto all = parameters();
     PowerSgd sgd(all, 2);
     torch::Tensor broken = random({kMatrix + kSmall}, 1);
@@ -152,7 +152,7 @@ TEST(PowerSgd, ForgetsAStepThatOverflowed) {
 }
 
 TEST(PowerSgd, KeepsItsMemoryWhenBucketsAreCutAnew) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     const auto all = parameters();
     PowerSgd together(all, 1);
     PowerSgd apart(all, 1);
@@ -178,7 +178,7 @@ TEST(PowerSgd, KeepsItsMemoryWhenBucketsAreCutAnew) {
 }
 
 TEST(PowerSgd, TakesGradientsOfHalfPrecision) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     const auto all = parameters(torch::kBFloat16);
     PowerSgd sgd(all, 2);
     const torch::Tensor matrix = random({40, 1}, 1).mm(random({1, 60}, 2));
@@ -194,8 +194,8 @@ TEST(PowerSgd, TakesGradientsOfHalfPrecision) {
 TEST(PowerSgd, RefusesARankBelowOne) {
   EXPECT_THAT([] { PowerSgd(parameters(), 0); },
               ThrowsMessage<Error>("--powersgd-rank must be at least 1, not 0\n"
-                                   "  asked: --powersgd-rank 0  (command line)\n"
-                                   "  try:   --powersgd-rank 1"));
+                                   "  requested: --powersgd-rank 0  (command line)\n"
+                                   "  try:       --powersgd-rank 1"));
 }
 
 }  // namespace

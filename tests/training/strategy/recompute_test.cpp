@@ -5,7 +5,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/strategy.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 #include "training/models/autocast.h"
 
@@ -168,7 +168,7 @@ class RecomputeUnder : public ::testing::TestWithParam<std::tuple<std::string, b
 
 TEST_P(RecomputeUnder, TrainsAsThePlainCallToTheBit) {
   const auto& [strategy_name, shared] = GetParam();
-  gang(2, [name = strategy_name, sync = shared](Communicator& comm) {
+  run_workers(2, [name = strategy_name, sync = shared](Communicator& comm) {
     const auto train = [&](Net& net) {
       torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
       const auto strategy =

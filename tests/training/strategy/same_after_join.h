@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <string>
 
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 #include "training/strategy/trained.h"
 
@@ -37,7 +37,7 @@ inline void expect_same_after_join(JoinCase each) {
     single->step(each.step);
   }
 
-  gang(workers, [&](Communicator& comm) {
+  run_workers(workers, [&](Communicator& comm) {
     Spared model;
     torch::optim::SGD sgd(model.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
     const auto strategy = make_strategy(each.strategy, comm, each.options);

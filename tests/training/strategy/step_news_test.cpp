@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <thread>
 
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "support/tally.h"
 #include "training/comm/call_record.h"
 #include "training/comm/solo.h"
@@ -77,7 +77,7 @@ std::vector<double> norms_alone(int workers) {
 TEST(StepNews, TheNormIsThatOfTheWholeGradientUnderEveryStrategy) {
   const std::vector<double> alone = norms_alone(3);
   for (const Way& way : all_ways()) {
-    gang(3, [&](Communicator& comm) {
+    run_workers(3, [&](Communicator& comm) {
       const std::vector<double> norms = norms_of(comm, way, {.wants_norm = true});
       for (size_t i = 0; i < norms.size(); ++i) {
         EXPECT_GT(norms[i], 0.01);
@@ -87,9 +87,9 @@ TEST(StepNews, TheNormIsThatOfTheWholeGradientUnderEveryStrategy) {
   }
 }
 
-TEST(StepNews, NobodyLooksForTheNormUnlessAsked) {
+TEST(StepNews, OmitsTheNormUnlessRequested) {
   for (const Way& way : all_ways()) {
-    gang(2, [&](Communicator& comm) {
+    run_workers(2, [&](Communicator& comm) {
       EXPECT_THAT(norms_of(comm, way, {}), ::testing::Each(0)) << name_of(way);
     });
   }
@@ -107,15 +107,15 @@ void expect_the_fast_one_to_wait(Communicator& comm, const Way& way) {
 
 TEST(StepNews, WhoIsFastWaitsForWhoIsSlow) {
   for (const Way& way : all_ways()) {
-    gang(2, [&](Communicator& comm) { expect_the_fast_one_to_wait(comm, way); });
+    run_workers(2, [&](Communicator& comm) { expect_the_fast_one_to_wait(comm, way); });
   }
 }
 
 TEST(StepNews, WaitingForAThreadOfTheExchangeCountsToo) {
   for (const Way& way : all_ways()) {
-    gang(2, [&](Communicator& comm) {
-      Tally beside(comm, /*overlaps=*/true);
-      expect_the_fast_one_to_wait(beside, way);
+    run_workers(2, [&](Communicator& comm) {
+      Tally concurrent(comm, /*overlaps=*/true);
+      expect_the_fast_one_to_wait(concurrent, way);
     });
   }
 }

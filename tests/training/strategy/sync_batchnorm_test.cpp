@@ -5,7 +5,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/strategy.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 
 namespace lockstep {
@@ -77,7 +77,7 @@ class SharedStatistics : public ::testing::TestWithParam<std::tuple<std::string,
 
 TEST_P(SharedStatistics, AreThoseOfOneProcessOnTheWholeBatch) {
   const auto& [strategy_name, workers] = GetParam();
-  gang(workers, [name = strategy_name](Communicator& comm) {
+  run_workers(workers, [name = strategy_name](Communicator& comm) {
     const LossFunction loss = loss_of<Net>(CrossEntropy());
     Net alone;
     torch::optim::SGD alone_sgd(alone.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies,
                          });
 
 TEST(SyncBatchNorm, HasTheGradientsOfTheWholeBatch) {
-  gang(3, [](Communicator& comm) {
+  run_workers(3, [](Communicator& comm) {
     const strategy::SyncBatchNorm shared(comm, {.sync_batchnorm = true});
     const Batch whole = whole_batch(23, 4);
     const Batch share = uneven_share(whole, comm.rank(), comm.size());
@@ -144,7 +144,7 @@ TEST(SyncBatchNorm, HasTheGradientsOfTheWholeBatch) {
 }
 
 TEST(SyncBatchNorm, LeavesAloneWhatIsNotInItsScope) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     const strategy::SyncBatchNorm shared(comm, {.sync_batchnorm = true});
     const torch::Tensor input = whole_batch(4, comm.rank()).input;
     const torch::Tensor mean = input.mean({0, 2, 3});
@@ -173,7 +173,7 @@ TEST(SyncBatchNorm, LeavesAloneWhatIsNotInItsScope) {
 }
 
 TEST(SyncBatchNorm, UpdatesRunningStatisticsWithoutGradientsToo) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     const strategy::SyncBatchNorm shared(comm, {.sync_batchnorm = true});
     const torch::Tensor input = whole_batch(6, 1).input;
     torch::nn::BatchNorm2d norm(torch::nn::BatchNormOptions(2).momentum(1.0));
@@ -190,12 +190,12 @@ TEST(SyncBatchNorm, UpdatesRunningStatisticsWithoutGradientsToo) {
 }
 
 TEST(SyncBatchNorm, RefusesWorkersThatRunOutOfBatches) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     EXPECT_THAT([&] { strategy::SyncBatchNorm(comm, {.uneven = true, .sync_batchnorm = true}); },
                 ThrowsMessage<Error>(
                     "--sync-batchnorm does not support uneven inputs\n"
-                    "  asked: sync_batchnorm and uneven  (StrategyOptions)\n"
-                    "  try:   drop --sync-batchnorm, or give every worker the same number of "
+                    "  requested: sync_batchnorm and uneven  (StrategyOptions)\n"
+                    "  try:       drop --sync-batchnorm, or give every worker the same number of "
                     "batches"));
   });
 }

@@ -69,7 +69,7 @@ TEST(ZeroLayout, GivesEachModuleAUnitAtStageThree) {
   EXPECT_FALSE(flat_parameters[4].trained);
 }
 
-TEST(ZeroLayout, LeavesTheTypeOfParametersBesideBuffers) {
+TEST(ZeroLayout, LeavesTheTypeOfParametersNextToBuffers) {
   torch::nn::Sequential model(torch::nn::Linear(3, 3), torch::nn::BatchNorm1d(3));
   const std::vector<FlatParameterPlan> flat_parameters = plan_flat_parameters(*model, {.stage = 1});
   EXPECT_THAT(names_of(flat_parameters),

@@ -6,7 +6,7 @@
 
 #include "lockstep/checkpoint.h"
 #include "lockstep/error.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 #include "training/strategy/trained.h"
 
@@ -104,7 +104,7 @@ torch::Tensor run(int workers,
                   Memory* to,
                   const char* optimizer = "adamw") {
   torch::Tensor result;
-  gang(workers, [&](Communicator& comm) {
+  run_workers(workers, [&](Communicator& comm) {
     Net model;
     model.third->bias.set_requires_grad(false);
     const auto optimized = make_optimizer(model.parameters(), {.name = optimizer, .lr = 0.01});

@@ -5,7 +5,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/recompute.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "support/tally.h"
 #include "training/comm/solo.h"
 #include "training/strategy/same_after_join.h"
@@ -30,7 +30,7 @@ void expect_as_alone(int workers,
   comm::Solo solo;
   const torch::Tensor wanted = train_alone(solo, workers, training);
   training.strategy = "deepspeed";
-  gang(workers, [&](Communicator& comm) {
+  run_workers(workers, [&](Communicator& comm) {
     Tally tally(comm, overlaps);
     const torch::Tensor found = train(tally, options, training);
     EXPECT_LE(largest_difference(found, wanted), 1e-12)
@@ -106,7 +106,7 @@ TEST_P(ZeroStage, TakesGradientsThatOnlySomeHave) {
 }
 
 TEST_P(ZeroStage, TakesTheParametersOfRankZero) {
-  gang(3, [](Communicator& comm) {
+  run_workers(3, [](Communicator& comm) {
     Spared model;
     {
       torch::NoGradGuard no_grad;
@@ -168,7 +168,7 @@ TEST_P(ZeroStage, TrainsAnyModule) {
   const torch::Tensor wanted = train_odd(*make_strategy("single", solo), alone);
   for (const bool recomputes : {false, true}) {
     for (const bool overlaps : {false, true}) {
-      gang(2, [&](Communicator& comm) {
+      run_workers(2, [&](Communicator& comm) {
         Tally tally(comm, overlaps);
         Odd model(recomputes);
         ZeroOptions zero = stage(GetParam());
@@ -183,7 +183,7 @@ TEST_P(ZeroStage, TrainsAnyModule) {
 
 TEST_P(ZeroStage, KeepsFloatCopiesOfShortParameters) {
   for (const torch::ScalarType type : {torch::kBFloat16, torch::kHalf}) {
-    gang(2, [&](Communicator& comm) {
+    run_workers(2, [&](Communicator& comm) {
       torch::nn::Linear model(5, 3);
       const torch::Tensor start = torch::linspace(-0.5, 0.5, 15).view({3, 5});
       model->weight.set_data(start.clone());
@@ -213,7 +213,7 @@ TEST_P(ZeroStage, KeepsFloatCopiesOfShortParameters) {
 }
 
 TEST_P(ZeroStage, LeavesOutAStepThatIsNotFinite) {
-  gang(3, [](Communicator& comm) {
+  run_workers(3, [](Communicator& comm) {
     Spared model;
     torch::optim::SGD sgd(model.parameters(), 0.1);
     const auto strategy = make_strategy("deepspeed", comm, {.zero = stage(GetParam())});
@@ -243,10 +243,10 @@ TEST_P(ZeroWithWholeParameters, GoOnUntilAllHaveJoined) {
 }
 
 // The remaining worker must get the error, although libtorch lets no exception out of an operator.
-TEST_P(ZeroStage, TellsOfALostPeer) {
+TEST_P(ZeroStage, ReportsALostPeer) {
   EXPECT_THAT(
       [] {
-        gang(2, [](Communicator& comm) {
+        run_workers(2, [](Communicator& comm) {
           Spared model;
           torch::optim::SGD sgd(model.parameters(), 0.1);
           const auto strategy = make_strategy("deepspeed", comm, {.zero = stage(GetParam())});
@@ -268,7 +268,7 @@ TEST_P(ZeroStage, TellsOfALostPeer) {
 // no whole gradient is kept.
 TEST(Zero, SendsEachPacketOnce) {
   for (const auto& [number, shares] : {std::pair(1, 1), std::pair(2, 3), std::pair(3, 3)}) {
-    gang(2, [&, each = number, times = shares](Communicator& comm) {
+    run_workers(2, [&, each = number, times = shares](Communicator& comm) {
       Tally tally(comm);
       Training training{.strategy = "deepspeed", .steps = 1, .accumulate = 3};
       train(tally, {.zero = stage(each)}, training);
@@ -281,7 +281,7 @@ TEST(Zero, SendsEachPacketOnce) {
 }
 
 TEST(Zero, HoldsWhatIsInUseOnlyAtStageThree) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Spared model;
     torch::optim::SGD sgd(model.parameters(), 0.1);
     const auto strategy = make_strategy("deepspeed", comm, {.zero = stage(3)});

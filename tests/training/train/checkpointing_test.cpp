@@ -11,7 +11,7 @@
 
 #include "common/os/files.h"
 #include "lockstep/error.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "support/small_files.h"
 #include "training/comm/solo.h"
 #include "training/train/small_training.h"
@@ -97,7 +97,7 @@ TEST(Checkpoints, LeaveWeightsForPeopleAtTheEnd) {
 TEST(Checkpoints, AreAnnouncedWhenTheyAreCompleteOnEveryWorker) {
   for (const bool async : {true, false}) {
     const os::TemporaryDirectory directory;
-    gang(2, [&](Communicator& comm) {
+    run_workers(2, [&](Communicator& comm) {
       std::vector<int64_t> steps;
       const Outcome trained = train(comm,
                                     directory.path(),
@@ -188,7 +188,7 @@ TEST(Checkpoints, HoldTheAveragesOfRankZeroUnderEveryStrategy) {
     SCOPED_TRACE(strategy);
     const os::TemporaryDirectory directory;
     NamedTensors of_rank_zero;
-    gang(2, [&](Communicator& comm) {
+    run_workers(2, [&](Communicator& comm) {
       Flags flags;
       flags.strategy = strategy;
       Session session = make_session(comm, directory.path(), flags);
@@ -223,12 +223,12 @@ TEST(Checkpoints, GoOnBetweenOneTwoAndFourWorkersWithinAnEpoch) {
     for (const int readers : {1, 2, 4}) {
       SCOPED_TRACE(std::to_string(writers) + " to " + std::to_string(readers));
       const os::TemporaryDirectory directory;
-      gang(writers, [&](Communicator& comm) {
+      run_workers(writers, [&](Communicator& comm) {
         train(comm,
               directory.path(),
               {.epochs = 2, .steps = 11, .global_batch = 12, .checkpoint_every = 11});
       });
-      gang(readers, [&](Communicator& comm) {
+      run_workers(readers, [&](Communicator& comm) {
         const Outcome resumed = train(comm, directory.path(), options, "auto");
         EXPECT_EQ(resumed.error, "");
         EXPECT_TRUE(resumed.weights.allclose(expected.weights, 1e-4, 1e-6));
@@ -263,24 +263,25 @@ TEST(Checkpoints, OfAnotherTrainingAreSetAsideNotMixedIn) {
   const std::filesystem::path root = directory.path() / "checkpoints";
   const TrainerOptions long_one = {.epochs = 3, .global_batch = 12};
   const TrainerOptions short_one = {.steps = 5, .global_batch = 12, .checkpoint_every = 3};
-  gang(2, [&](Communicator& comm) { train(comm, directory.path(), long_one); });
+  run_workers(2, [&](Communicator& comm) { train(comm, directory.path(), long_one); });
   ASSERT_THAT(steps_in(root), ElementsAre(8, 16, 24));
 
-  gang(2,
-       [&](Communicator& comm) { EXPECT_EQ(train(comm, directory.path(), short_one).error, ""); });
+  run_workers(2, [&](Communicator& comm) {
+    EXPECT_EQ(train(comm, directory.path(), short_one).error, "");
+  });
   EXPECT_THAT(steps_in(root), ElementsAre(3, 5));
   EXPECT_THAT(steps_in(root / "set-aside-1"), ElementsAre(8, 16, 24));
   EXPECT_EQ(CheckpointReader(root / "best").state().step, 5);
 
   // Back to an earlier checkpoint.
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     EXPECT_EQ(train(comm, directory.path(), long_one, (root / "step-00000003").string()).error, "");
   });
   EXPECT_THAT(steps_in(root), ElementsAre(8, 16, 24));
   EXPECT_THAT(steps_in(root / "set-aside-2"), ElementsAre(5));
 
   // Training is complete: there are no later checkpoints to move.
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     EXPECT_EQ(train(comm, directory.path(), long_one, "auto").error, "");
   });
   EXPECT_THAT(steps_in(root), ElementsAre(8, 16, 24));
@@ -301,7 +302,7 @@ TEST(Checkpoints, OfItsOwnAreWhatARestartGoesOnFrom) {
   Flags flags;
   flags.resume = other.path().string();
   Session session = make_session(solo, directory.path(), flags);
-  SessionAccess::parts(session).placement.place.attempt = 1;
+  SessionAccess::parts(session).placement.worker.attempt = 1;
   SmallNet net;
   const auto optimizer = session.make_optimizer(net.parameters(), {.name = "adam", .lr = 0.01});
   ::testing::internal::CaptureStderr();
@@ -318,7 +319,7 @@ TEST(Checkpoints, OfWhichNoneIsSoundAreNotBegunOver) {
   train(solo, directory.path(), {.global_batch = 12});
   std::filesystem::remove(root / "step-00000008" / "shard-00000-of-00001.safetensors");
 
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     const Outcome outcome = train(comm, directory.path(), {.global_batch = 12}, "auto");
     EXPECT_EQ(outcome.code, comm.rank() == 0 ? 74 : 75);
     EXPECT_THAT(outcome.error,
@@ -370,9 +371,9 @@ TEST(Checkpoints, WithinAnEpochTakeAnotherGlobalBatchOnlyWhereItFits) {
 
   EXPECT_EQ(train(solo, directory.path(), {.global_batch = 16}, "auto").error,
             "cannot change the global batch within an epoch\n"
-            "  asked: global batch 16\n"
-            "  done:  24 samples of epoch 1, in steps of 12  (checkpoint)\n"
-            "  try:   --global-batch 12, or a divisor of 24");
+            "  requested: global batch 16\n"
+            "  completed: 24 samples of epoch 1, in steps of 12  (checkpoint)\n"
+            "  try:       --global-batch 12, or a divisor of 24");
   EXPECT_EQ(train(solo, directory.path(), {.global_batch = 8}, "auto").error, "");
 }
 
@@ -380,7 +381,7 @@ TEST(Checkpoints, AreWrittenByRankZeroAloneWhereTheDirectoryIsNotShared) {
   const os::TemporaryDirectory directories[2];
   const TrainerOptions options = {.epochs = 2, .global_batch = 12};
   torch::Tensor expected;
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     const Outcome trained =
         train(comm, directories[static_cast<size_t>(comm.rank())].path(), options);
     EXPECT_EQ(trained.error, "");
@@ -394,7 +395,7 @@ TEST(Checkpoints, AreWrittenByRankZeroAloneWhereTheDirectoryIsNotShared) {
   EXPECT_TRUE(std::filesystem::exists(kept[0].directory / "shard-00000-of-00001.safetensors"));
   EXPECT_THAT(list_checkpoints(directories[1].path() / "checkpoints"), ::testing::IsEmpty());
   os::remove_tree(kept[1].directory);
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     const Outcome resumed =
         train(comm, directories[static_cast<size_t>(comm.rank())].path(), options, "auto");
     EXPECT_TRUE(comm.rank() == 1 || resumed.weights.equal(expected)) << resumed.error;
@@ -404,7 +405,7 @@ TEST(Checkpoints, AreWrittenByRankZeroAloneWhereTheDirectoryIsNotShared) {
 TEST(Checkpoints, ThatCannotBeWrittenEndTheTrainingOnAllWorkers) {
   const os::TemporaryDirectory directory;
   const std::filesystem::path root = directory.path() / "checkpoints";
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     const Outcome outcome = train(comm,
                                   directory.path(),
                                   {.global_batch = 12, .checkpoint_every = 4},
@@ -427,13 +428,13 @@ TEST(Checkpoints, ThatCannotBeWrittenEndTheTrainingOnAllWorkers) {
   });
 }
 
-TEST(Checkpoints, ThatFailBesideTrainingEndItAndLeaveTheOnesBefore) {
+TEST(Checkpoints, ThatFailInTheBackgroundEndTrainingAndLeaveEarlierOnes) {
   const os::TemporaryDirectory directory;
   const std::filesystem::path root = directory.path() / "checkpoints";
   std::optional<testing::SmallFiles> small;
   std::mutex mutex;
   std::string errors;
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     const Outcome outcome = train(comm,
                                   directory.path(),
                                   {.epochs = 2, .global_batch = 12, .checkpoint_every = 4},

@@ -67,8 +67,8 @@ TEST_F(DeepspeedFlags, ChooseTheStrategy) {
               parse_words({"mnist", "-s", "ddp", "--deepspeed"});
             }),
             "cannot use --deepspeed with -s ddp\n"
-            "  asked: -s ddp and --deepspeed  (command line)\n"
-            "  try:   -s deepspeed");
+            "  requested: -s ddp and --deepspeed  (command line)\n"
+            "  try:       -s deepspeed");
   EXPECT_THAT(refusal([&] {
                 parse("{}", {"-s", "ddp"});
               }),

@@ -6,7 +6,7 @@
 
 #include "common/os/files.h"
 #include "lockstep/error.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/checkpoint/piece_sources.h"
 #include "training/checkpoint/shard.h"
 #include "training/comm/solo.h"
@@ -176,7 +176,7 @@ TEST(EmaTraining, IsTheSameUnderEveryStrategy) {
   for (const Way& way : ways()) {
     SCOPED_TRACE(way.strategy + std::to_string(way.stage));
     const os::TemporaryDirectory directory;
-    gang(2, [&](Communicator& comm) {
+    run_workers(2, [&](Communicator& comm) {
       const Trained shared = train_averaged(comm, directory.path(), way, 2);
 
       EXPECT_NEAR(shared.test_loss, single.test_loss, 1e-5);
@@ -193,7 +193,7 @@ TEST(EmaTraining, KnowsTiedAndFrozenWeightsThatAreCutUp) {
   for (const int stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(stage);
     const os::TemporaryDirectory cut;
-    gang(3, [&](Communicator& comm) {
+    run_workers(3, [&](Communicator& comm) {
       const Trained shared = train_averaged<OddNet>(
           comm, cut.path(), {"deepspeed", stage, "fp32", /*sync_batchnorm=*/true}, 2);
 
@@ -219,7 +219,7 @@ TEST(EmaTraining, GoesWithWorkersThatUpdateNothing) {
   for (const int stage : {1, 2, 3}) {
     SCOPED_TRACE(stage);
     const os::TemporaryDirectory cut;
-    gang(6, [&](Communicator& comm) {
+    run_workers(6, [&](Communicator& comm) {
       const Trained shared = train_averaged<FrozenNet>(comm, cut.path(), {"deepspeed", stage}, 2);
 
       EXPECT_NEAR(shared.test_loss, whole.test_loss, 1e-5);
@@ -231,7 +231,7 @@ TEST(EmaTraining, GoesWithWorkersThatUpdateNothing) {
 // The averages are those of the master weights, not of the bfloat16 parameters.
 TEST(EmaTraining, AveragesInFloat32WhatIsTrainedInBfloat16) {
   const os::TemporaryDirectory directory;
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     const Trained trained = train_averaged(comm, directory.path(), {"deepspeed", 2, "bf16"}, 2);
 
     for (const auto& [name, average] : trained.averages) {
@@ -249,8 +249,9 @@ TEST(EmaTraining, GoesOnUnderAnotherStrategy) {
   for (const auto& [first, second] : {std::pair(Way{"ddp"}, cut), std::pair(cut, Way{"ddp"})}) {
     SCOPED_TRACE(first.strategy + " to " + second.strategy);
     const os::TemporaryDirectory halves;
-    gang(3, [&, &way = first](Communicator& comm) { train_averaged(comm, halves.path(), way, 1); });
-    gang(2, [&, &way = second](Communicator& comm) {
+    run_workers(
+        3, [&, &way = first](Communicator& comm) { train_averaged(comm, halves.path(), way, 1); });
+    run_workers(2, [&, &way = second](Communicator& comm) {
       const Trained resumed = train_averaged(comm, halves.path(), way, 2, true);
 
       EXPECT_NEAR(resumed.test_loss, once.test_loss, 1e-5);

@@ -11,8 +11,8 @@
 #include "lockstep/datasets.h"
 #include "lockstep/error.h"
 #include "lockstep/loader.h"
-#include "support/gang.h"
 #include "support/image_set.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 #include "training/train/small_training.h"
 
@@ -233,7 +233,7 @@ TEST(LoaderThreads, AreTheCoresOfAWorkerButOne) {
 
 TEST(EvaluationWithGaps, CountsTheSamplesThatAreThere) {
   for (const int size : {1, 2, 3}) {
-    gang(size, [&](Communicator& comm) {
+    run_workers(size, [&](Communicator& comm) {
       const os::TemporaryDirectory directory;
       Session session = make_session(comm, directory.path());
       SmallNet net;
@@ -254,7 +254,7 @@ TEST(EvaluationWithGaps, CountsTheSamplesThatAreThere) {
 }
 
 TEST(EvaluationWithGaps, KeepsWorkersTogetherThatShareTheModel) {
-  gang(3, [](Communicator& comm) {
+  run_workers(3, [](Communicator& comm) {
     const os::TemporaryDirectory directory;
     train::Flags flags;
     flags.strategy = "deepspeed";
@@ -273,7 +273,7 @@ TEST(EvaluationWithGaps, KeepsWorkersTogetherThatShareTheModel) {
 }
 
 TEST(EvaluationWithGaps, RefusesADataSetWithNothingToRead) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     const os::TemporaryDirectory directory;
     Session session = make_session(comm, directory.path());
     SmallNet net;

@@ -76,8 +76,8 @@ TEST(Flags, OverrideTheProgram) {
 }
 
 TEST(Flags, CountTheThreadsOfTheLoaderByEitherName) {
-  const auto threads = [](const std::vector<const char*>& words, int otherwise) {
-    return resolve({.loader_threads = otherwise}, parse(words), 1).loader_threads;
+  const auto threads = [](const std::vector<const char*>& words, int fallback) {
+    return resolve({.loader_threads = fallback}, parse(words), 1).loader_threads;
   };
 
   EXPECT_EQ(threads({}, -1), -1);
@@ -106,8 +106,8 @@ TEST(Flags, RefuseWhatMakesNoSense) {
   const std::vector<BadLine> lines = {
       {{"-s", "ddpp"},
        "unknown strategy 'ddpp'\n"
-       "  asked:     -s ddpp  (command line)\n"
-       "  there are: single, ddp, horovod, deepspeed, mirrored\n"
+       "  requested: -s ddpp  (command line)\n"
+       "  available: single, ddp, horovod, deepspeed, mirrored\n"
        "  try:       -s ddp"},
       {{"--batch-size", "0"},
        "--batch-size 0 is out of range\n"
@@ -144,8 +144,8 @@ TEST(Flags, RefuseWhatMakesNoSense) {
        "  try:      --device cuda"},
       {{"--keep-for", "12"},
        "--keep-for \"12\" is not a duration\n"
-       "  asked: --keep-for 12  (command line)\n"
-       "  try:   --keep-for 90s, 30m, 12h or 7d"},
+       "  requested: --keep-for 12  (command line)\n"
+       "  try:       --keep-for 90s, 30m, 12h or 7d"},
       {{"--tail", "keep"},
        "--tail 'keep' is not a valid value\n"
        "  expected: drop, pad\n"
@@ -211,8 +211,8 @@ TEST(Flags, RefuseNumbersThatMakeNoSense) {
        "  try:      --momentum 0.9"},
       {{"--powersgd-rank", "2", "--compression", "bf16"},
        "cannot use --powersgd-rank without --compression powersgd\n"
-       "  asked: --compression bf16  (command line)\n"
-       "  try:   --compression powersgd, or omit --powersgd-rank"},
+       "  requested: --compression bf16  (command line)\n"
+       "  try:       --compression powersgd, or omit --powersgd-rank"},
   };
   for (const BadLine& line : lines) {
     EXPECT_EQ(message_of([&] { resolve({}, parse(line.words), 2); }), line.message);
@@ -253,14 +253,14 @@ TEST(Flags, OfOneStrategyAreRefusedByOthersThatWouldIgnoreThem) {
               parse({"-s", "horovod", "--bucket-mb", "2.5"});
             }),
             "cannot use --bucket-mb with -s horovod: it uses a fusion buffer\n"
-            "  asked:        -s horovod --bucket-mb 2.5  (command line)\n"
+            "  requested:    -s horovod --bucket-mb 2.5  (command line)\n"
             "  supported by: -s ddp, -s deepspeed, -s mirrored\n"
             "  try:          --fusion-threshold-mb 2.5");
   EXPECT_EQ(message_of([] {
               parse({"-s", "single", "--compression", "fp16"});
             }),
             "cannot use --compression with -s single: a single worker does not exchange gradients\n"
-            "  asked:        -s single --compression fp16  (command line)\n"
+            "  requested:    -s single --compression fp16  (command line)\n"
             "  supported by: -s ddp, -s horovod, -s mirrored\n"
             "  try:          omit --compression");
   EXPECT_EQ(message_of([] {
@@ -268,15 +268,15 @@ TEST(Flags, OfOneStrategyAreRefusedByOthersThatWouldIgnoreThem) {
             }),
             "cannot use --compression with -s deepspeed: \"communication_data_type\" in "
             "ds_config.json selects the type of gradients\n"
-            "  asked:        -s deepspeed --compression bf16  (command line)\n"
+            "  requested:    -s deepspeed --compression bf16  (command line)\n"
             "  supported by: -s ddp, -s horovod, -s mirrored\n"
             "  try:          omit --compression");
   EXPECT_EQ(message_of([] {
               resolve({}, parse({"-s", "ddp", "--zero-stage", "2"}), 2);
             }),
             "cannot use --zero-stage without -s deepspeed\n"
-            "  asked: -s ddp  (command line)\n"
-            "  try:   -s deepspeed, or omit --zero-stage");
+            "  requested: -s ddp  (command line)\n"
+            "  try:       -s deepspeed, or omit --zero-stage");
   EXPECT_EQ(message_of([] {
               resolve({}, parse({"-s", "deepspeed", "--zero-stage", "4"}), 2);
             }),
@@ -362,12 +362,12 @@ TEST(Flags, OfHorovodAreRefusedWhereTheyMeanNothing) {
   const std::vector<BadLine> lines = {
       {{"-s", "ddp", "--autotune"},
        "cannot use --autotune without -s horovod\n"
-       "  asked: -s ddp  (command line)\n"
-       "  try:   -s horovod, or omit --autotune"},
+       "  requested: -s ddp  (command line)\n"
+       "  try:       -s horovod, or omit --autotune"},
       {{"--timeline-filename", "t.json"},
        "cannot use --timeline-filename without -s horovod\n"
-       "  asked: -s not given  (command line)\n"
-       "  try:   -s horovod, or omit --timeline-filename"},
+       "  requested: -s not given  (command line)\n"
+       "  try:       -s horovod, or omit --timeline-filename"},
       {{"-s", "horovod", "--use-adasum", "--reduction", "sum"},
        "--use-adasum conflicts with --reduction sum\n"
        "  try: --use-adasum"},

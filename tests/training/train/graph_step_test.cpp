@@ -60,7 +60,7 @@ std::map<int64_t, double> norms_of(const Trained& trained) {
   return norms;
 }
 
-struct Wish {
+struct TrainingSetup {
   std::string graph = "on";
   std::string optimizer = "adamw";
   double clip = 0;
@@ -68,32 +68,32 @@ struct Wish {
   bool on_gpu = true;  // the data set
 };
 
-Trained train_digits(const Wish& wish) {
+Trained train_digits(const TrainingSetup& setup) {
   const os::TemporaryDirectory folder;
   comm::Solo solo;
   train::Flags flags;
-  flags.cuda_graph = wish.graph;
+  flags.cuda_graph = setup.graph;
   Session session = make_session(solo, folder.path(), flags, torch::Device(torch::kCUDA, 0));
   torch::manual_seed(4);
   const auto net = digit_net("mlp");
   const auto optimizer =
-      session.make_optimizer(net->parameters(), {.name = wish.optimizer, .lr = 0.002});
+      session.make_optimizer(net->parameters(), {.name = setup.optimizer, .lr = 0.002});
   const DatasetPair digits = generated_digits(1000, 200, 1);
   Trainer trainer(session,
                   {.epochs = 3,
                    .global_batch = 64,
-                   .clip_norm = wish.clip,
+                   .clip_norm = setup.clip,
                    .schedule = "cosine",
                    .checkpoint_every = -1});
-  const auto loss = [&wish](auto& model, const Batch& batch) -> Loss {
+  const auto loss = [&setup](auto& model, const Batch& batch) -> Loss {
     Loss result = CrossEntropy()(model, batch);
-    if (wish.looks && result.value.template item<float>() < 0) {
+    if (setup.looks && result.value.template item<float>() < 0) {
       throw Error(ExitCode::Bug, "a loss below zero");
     }
     return result;
   };
   ::testing::internal::CaptureStdout();
-  const auto train = wish.on_gpu ? on_device(digits.train, session.device()) : digits.train;
+  const auto train = setup.on_gpu ? on_device(digits.train, session.device()) : digits.train;
   Trained trained;
   trained.result = trainer.fit(*net, *optimizer, train, digits.test, loss);
   trained.output = ::testing::internal::GetCapturedStdout();
@@ -135,7 +135,7 @@ TEST_F(GraphSteps, TakeBatchesFromMainMemory) {
   EXPECT_LT(largest_difference(usual, played), 1e-4);
 }
 
-TEST_F(GraphSteps, TellTheNormOfTheGradientThatTheUsualWayTells) {
+TEST_F(GraphSteps, ReportTheSameNormOfTheGradientAsEagerSteps) {
   for (const double clip : {0.0, 0.5}) {
     const auto usual = norms_of(train_digits({.graph = "off", .clip = clip}));
     const auto played = norms_of(train_digits({.clip = clip}));

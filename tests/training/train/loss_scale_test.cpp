@@ -85,7 +85,7 @@ TEST(LossScaler, GivesUpAFixedScaleToo) {
   EXPECT_THAT([&] { scaler.after_step(20, false); },
               ThrowsMessage<Error>(
                   "cannot continue: gradients overflow at the fixed loss scale 1024 (step 20)\n"
-                  "  asked:         --loss-scale 1024\n"
+                  "  requested:     --loss-scale 1024\n"
                   "  skipped steps: 20, the last 20 in a row\n"
                   "  try:           --loss-scale dynamic"));
 }
@@ -118,7 +118,7 @@ TEST(LossScaler, ToleratesOverflowsAsDeepSpeedDoes) {
   EXPECT_EQ(scaler.skipped(), 4);
 }
 
-TEST(LossScaler, RefillsItsPatienceAtAGoodStepIfTold) {
+TEST(LossScaler, RefillsItsPatienceAtAGoodStepIfConfigured) {
   LossScaler scaler(
       "dynamic", "fp16", {.first = 1024, .hysteresis = 2, .refills_hysteresis = true});
   for (int step = 1; step < 10; step += 2) {
@@ -129,7 +129,7 @@ TEST(LossScaler, RefillsItsPatienceAtAGoodStepIfTold) {
 }
 
 TEST(LossScaler, StopsAtItsOwnFloorAndKeepsItsPatienceInACheckpoint) {
-  const LossScaling scaling{.first = 64, .hysteresis = 2, .least = 32};
+  const LossScaling scaling{.first = 64, .hysteresis = 2, .minimum = 32};
   LossScaler scaler("dynamic", "fp16", scaling);
   scaler.after_step(1, false);
   LossScaler resumed("dynamic", "fp16", scaling);

@@ -25,7 +25,7 @@ const std::array<MemoryNeed, 4> kByStage = {
     MemoryNeed{
         .parameters = 12 * kMiB, .gradients = 10 * kMiB, .optimizer = 20 * kMiB, .buffers = 1}};
 
-TEST(MemoryCheck, TellsWhatAStageHoldsOfWhatIsThere) {
+TEST(MemoryCheck, ReportsTheMemoryOfAStageAndTheAvailableMemory) {
   const WorkerMemory much{.bytes = 400 * kMiB, .sharing = 2};
   EXPECT_THAT(compare_memory(kByStage, 2, {much, much}),
               ElementsAre("ZeRO stage 2, ranks 0, 1 each: 40.0 MiB parameters + 10.0 MiB gradients "
@@ -61,12 +61,12 @@ TEST(MemoryCheck, SaysSoWhereNoStageFits) {
 TEST(MemoryCheck, IsOfTheGpuWhereThereIsOne) {
   const WorkerMemory shared{.bytes = 90 * kMiB, .sharing = 2};
   EXPECT_THAT(
-      compare_memory(kByStage, 2, {shared}, MemoryPlace::Gpu),
+      compare_memory(kByStage, 2, {shared}, MemoryLocation::Gpu),
       ElementsAre("ZeRO stage 2, rank 0: 40.0 MiB parameters + 10.0 MiB gradients + 20.0 MiB "
                   "optimizer + 1 B buffers = 70.0 MiB of 90.0 MiB on the GPU"));
-  EXPECT_THAT([&] { compare_memory(kByStage, 1, {shared}, MemoryPlace::Gpu); },
+  EXPECT_THAT([&] { compare_memory(kByStage, 1, {shared}, MemoryLocation::Gpu); },
               ThrowsMessage<Error>(HasSubstr("rank 0 has:    90.0 MiB, 2 workers share its GPU")));
-  EXPECT_THAT([&] { compare_memory(kByStage, 3, {{.bytes = kMiB}}, MemoryPlace::Gpu); },
+  EXPECT_THAT([&] { compare_memory(kByStage, 3, {{.bytes = kMiB}}, MemoryLocation::Gpu); },
               ThrowsMessage<Error>(HasSubstr("more GPUs, --precision bf16, or offload_optimizer")));
 }
 

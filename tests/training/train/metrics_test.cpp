@@ -7,7 +7,7 @@
 
 #include "common/contract/event.h"
 #include "common/os/files.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/train/event_writer.h"
 
 namespace lockstep {
@@ -43,7 +43,7 @@ TEST(Meter, CountsTheHighestScores) {
 }
 
 // The rank of the target among the scores; of equal scores, the first ranks higher.
-int64_t place_of(const std::vector<float>& scores, int64_t target) {
+int64_t rank_of(const std::vector<float>& scores, int64_t target) {
   int64_t before = 0;
   for (int64_t i = 0; i < static_cast<int64_t>(scores.size()); ++i) {
     const float own = scores[static_cast<size_t>(target)];
@@ -63,14 +63,14 @@ TEST(Meter, CountsTopFiveExactlyAlsoAmongEqualScores) {
   for (int64_t row = 0; row < 40; ++row) {
     const auto* begin = scores[row].data_ptr<float>();
     const int64_t place =
-        place_of(std::vector<float>(begin, begin + 20), target[row].item<int64_t>());
+        rank_of(std::vector<float>(begin, begin + 20), target[row].item<int64_t>());
     first += place < 1 ? 1 : 0;
     five += place < 5 ? 1 : 0;
   }
 
   for (const int workers : {1, 2, 3}) {
     for (const auto type : {torch::kFloat32, torch::kBFloat16}) {
-      gang(workers, [&](Communicator& comm) {
+      run_workers(workers, [&](Communicator& comm) {
         Meter meter;
         for (int64_t row = comm.rank() * 3; row < 40; row += 3 * comm.size()) {
           const auto rows = [&](const torch::Tensor& all) {
@@ -102,8 +102,8 @@ TEST(Meter, TakesNoScoreThatIsNoNumberForAGoodOne) {
   EXPECT_DOUBLE_EQ(*few.top5(), 1.0 / 3);
 }
 
-TEST(Meter, IsExactOverAGangInWhichOneCountedNothing) {
-  gang(3, [](Communicator& comm) {
+TEST(Meter, IsExactIfOneWorkerCountedNothing) {
+  run_workers(3, [](Communicator& comm) {
     Meter meter;
     if (comm.rank() != 1) {
       meter.add(torch::tensor(static_cast<float>(comm.rank())), comm.rank() + 1);

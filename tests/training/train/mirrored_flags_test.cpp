@@ -27,19 +27,19 @@ std::string message_of(const std::vector<const char*>& words) {
 TEST(MirroredFlags, BelongToMirroredAlone) {
   EXPECT_EQ(message_of({"--replicas", "2"}),
             "cannot use --replicas 2 without -s mirrored\n"
-            "  asked:    --replicas 2  (command line)\n"
-            "  strategy: not given  (command line)\n"
-            "  try:      -s mirrored, or lockstep run --nproc-per-node 2");
+            "  requested: --replicas 2  (command line)\n"
+            "  strategy:  not given  (command line)\n"
+            "  try:       -s mirrored, or lockstep run --nproc-per-node 2");
   EXPECT_EQ(message_of({"-s", "ddp", "--auto-shard", "file"}),
             "cannot use --auto-shard file without -s mirrored\n"
-            "  asked:    --auto-shard file  (command line)\n"
-            "  strategy: ddp  (command line)\n"
-            "  try:      -s mirrored; all other strategies use --auto-shard data");
+            "  requested: --auto-shard file  (command line)\n"
+            "  strategy:  ddp  (command line)\n"
+            "  try:       -s mirrored; all other strategies use --auto-shard data");
   EXPECT_EQ(message_of({"-s", "horovod", "--collective", "ring"}),
             "cannot use --collective ring without -s mirrored\n"
-            "  asked:    --collective ring  (command line)\n"
-            "  strategy: horovod  (command line)\n"
-            "  try:      --transport gloo");
+            "  requested: --collective ring  (command line)\n"
+            "  strategy:  horovod  (command line)\n"
+            "  try:       --transport gloo");
 }
 
 TEST(MirroredFlags, RefuseWhatMakesNoSense) {

@@ -6,7 +6,7 @@
 
 #include "common/os/files.h"
 #include "lockstep/error.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 #include "training/train/small_training.h"
 
@@ -68,7 +68,7 @@ TEST(BadLoss, EndsTheTrainingAndNamesStepRankAndTheLastCheckpoint) {
 
     EXPECT_THAT(
         [&] {
-          gang(2, [&](Communicator& comm) {
+          run_workers(2, [&](Communicator& comm) {
             train_small(comm, directory.path(), run, Spoiled{comm, 5, 1});
           });
         },
@@ -118,7 +118,7 @@ TEST(BadLoss, IsFoundAtTheEndWithoutCheckpoints) {
 TEST(LossScale, LeavesOutStepsThatOverflowAndCountsThem) {
   for (const std::string strategy : {"ddp", "horovod", "mirrored"}) {
     SCOPED_TRACE(strategy);
-    gang(2, [&](Communicator& comm) {
+    run_workers(2, [&](Communicator& comm) {
       const os::TemporaryDirectory directory;
       Recipe run;
       run.flags.strategy = strategy;
@@ -186,11 +186,11 @@ TEST(RecomputeFlag, IsRefusedByAProgramThatDoesNotAskForIt) {
   Recipe run;
   run.flags.recompute = true;
 
-  EXPECT_THAT(
-      [&] { train_small(solo, directory.path(), run, CrossEntropy()); },
-      ThrowsMessage<Error>("cannot use --recompute: the model of this program does not support it\n"
-                           "  asked: --recompute  (command line)\n"
-                           "  try:   omit --recompute, or pass Session::recompute() to the model"));
+  EXPECT_THAT([&] { train_small(solo, directory.path(), run, CrossEntropy()); },
+              ThrowsMessage<Error>(
+                  "cannot use --recompute: the model of this program does not support it\n"
+                  "  requested: --recompute  (command line)\n"
+                  "  try:       omit --recompute, or pass Session::recompute() to the model"));
 }
 
 }  // namespace

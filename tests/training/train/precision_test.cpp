@@ -5,7 +5,7 @@
 
 #include "common/os/files.h"
 #include "lockstep/error.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 #include "training/models/autocast.h"
 #include "training/train/small_training.h"
@@ -40,7 +40,7 @@ TEST(Precision, OfBf16IsCloseToOneProcessUnderEveryStrategy) {
 
   for (const std::string strategy : {"ddp", "horovod", "mirrored"}) {
     SCOPED_TRACE(strategy);
-    gang(2, [&](Communicator& comm) {
+    run_workers(2, [&](Communicator& comm) {
       const torch::Tensor shared = train_in(comm, strategy, "bf16");
       EXPECT_LE((shared - single).abs().max().item<double>(), 2e-2);
     });
@@ -73,9 +73,10 @@ TEST(Precision, OfAFileIsRefusedWithWhatToWriteThere) {
   try {
     train::in_precision({}, "fp16", torch::kCPU, "ds.json");
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(),
-                ::testing::AllOf(HasSubstr("  asked:  \"fp16\": {\"enabled\": true}  (ds.json)\n"),
-                                 HasSubstr("\n  try:    \"bf16\": {\"enabled\": true}")));
+    EXPECT_THAT(
+        error.what(),
+        ::testing::AllOf(HasSubstr("  requested: \"fp16\": {\"enabled\": true}  (ds.json)\n"),
+                         HasSubstr("\n  try:       \"bf16\": {\"enabled\": true}")));
     return;
   }
   GTEST_SKIP() << "libtorch " TORCH_VERSION " computes in fp16 on this CPU";
@@ -102,10 +103,10 @@ TEST(Precision, OfFp8IsRefusedOnTheCpu) {
   EXPECT_THAT([] { train::in_precision({}, "fp8", torch::kCPU); },
               ::testing::ThrowsMessage<Error>(
                   ::testing::AllOf(HasSubstr("cannot compute in fp8 on the CPU\n"
-                                             "  asked:  --precision fp8  (command line, or the "
+                                             "  requested: --precision fp8  (command line, or the "
                                              "program)\n"
-                                             "  reason: fp8 needs a GPU  (lockstep)\n"
-                                             "  try:    --precision fp32"))));
+                                             "  reason:    fp8 needs a GPU  (lockstep)\n"
+                                             "  try:       --precision fp32"))));
 }
 
 TEST(Precision, OfFp8MustBeUsedWithinItsScope) {
@@ -146,10 +147,10 @@ TEST(Precision, OfFp16IsRefusedWhereTheCpuCannot) {
   EXPECT_THAT(use,
               ::testing::ThrowsMessage<Error>(
                   ::testing::AllOf(HasSubstr("cannot compute in fp16 on the CPU\n"
-                                             "  asked:  --precision fp16  (command line, or the "
+                                             "  requested: --precision fp16  (command line, or the "
                                              "program)\n"
-                                             "  reason: "),
-                                   HasSubstr("\n  try:    --precision bf16"))));
+                                             "  reason:    "),
+                                   HasSubstr("\n  try:       --precision bf16"))));
   EXPECT_FALSE(models::autocast_type(torch::kCPU).has_value());
 }
 

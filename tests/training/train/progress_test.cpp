@@ -30,7 +30,7 @@ TEST(FormatLine, SaysTheSameWithoutABar) {
             "epoch 1/2  step 50/100  loss 0.1234  accuracy 96.32 %  10 240 samples/s  12.3 s left");
 }
 
-TEST(FormatLine, SaysNothingOfASpeedThatNobodyKnowsYet) {
+TEST(FormatLine, OmitsAnUnknownThroughput) {
   ProgressView first = half_way();
   first.samples_per_second = 0;
   first.seconds_left = 0;

@@ -8,7 +8,7 @@
 #include "common/os/files.h"
 #include "lockstep/error.h"
 #include "lockstep/trainer.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "support/session.h"
 #include "training/comm/solo.h"
 
@@ -149,7 +149,7 @@ TEST(Evaluation, CountsWhatIsThereOnAnyNumberOfWorkers) {
     for (const std::string strategy : {"ddp", "deepspeed"}) {
       SCOPED_TRACE(fmt::format("{} x {}", strategy, workers));
       const os::TemporaryDirectory directory;
-      gang(workers, [&](Communicator& comm) {
+      run_workers(workers, [&](Communicator& comm) {
         train::Flags flags;
         flags.strategy = strategy;
         Session session = make_session(comm, directory.path(), flags);
@@ -237,8 +237,8 @@ TEST(Session, ReadsNumbersOfTheProgramsOwnAndQuotesWhatIsNone) {
   EXPECT_EQ(session.number("--b"), 64);
   EXPECT_THAT([&] { session.number("--c"); },
               ThrowsMessage<Error>("--c 'much' is not a number\n"
-                                   "  asked: --c much  (command line)\n"
-                                   "  try:   --c with a number"));
+                                   "  requested: --c much  (command line)\n"
+                                   "  try:       --c with a number"));
   for (const char* name : {"--d", "--e"}) {
     EXPECT_THROW(session.number(name), Error) << name;
   }
@@ -255,8 +255,8 @@ TEST(Session, RefusesNumbersOutOfRangeAndPartsOfWholeOnes) {
   EXPECT_EQ(session.whole_number("--whole", 16, 16), 16);
   EXPECT_THAT([&] { session.number("--share", 0, 1); },
               ThrowsMessage<Error>("--share '5' is not a number from 0 to 1\n"
-                                   "  asked: --share 5  (command line)\n"
-                                   "  try:   --share with a number from 0 to 1"));
+                                   "  requested: --share 5  (command line)\n"
+                                   "  try:       --share with a number from 0 to 1"));
   EXPECT_THAT([&] { session.number("--below", 0); },
               ThrowsMessage<Error>(HasSubstr("is not a number from 0\n")));
   EXPECT_THAT(
@@ -277,7 +277,7 @@ torch::Tensor train_split(const Way& way,
                           int64_t steps,
                           bool resumes) {
   torch::Tensor result;
-  gang(way.workers, [&](Communicator& comm) {
+  run_workers(way.workers, [&](Communicator& comm) {
     train::Flags flags;
     flags.strategy = way.strategy;
     flags.resume = resumes ? "auto" : "none";

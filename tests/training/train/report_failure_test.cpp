@@ -47,14 +47,14 @@ const std::string kWholeLost = fmt::format("lockstep: error: {}\n", kLost.what()
 class ReportFailure : public ::testing::Test {
  protected:
   ReportFailure() {
-    place.rank = 3;
-    place.world_size = 4;
+    spec.rank = 3;
+    spec.world_size = 4;
   }
 
   // The worker was started by lockstep run.
-  void give_agent() { place.error_file = (directory_.path() / "rank-3.error").string(); }
+  void give_agent() { spec.error_file = (directory_.path() / "rank-3.error").string(); }
   std::optional<std::string> kept() const {
-    return contract::find_unprinted_error(place.error_file);
+    return contract::find_unprinted_error(spec.error_file);
   }
 
   // Returns what was printed.
@@ -62,11 +62,11 @@ class ReportFailure : public ::testing::Test {
   std::string end_with(const Exception& exception, comm::StallWatch* with, StopRequest* stop = {}) {
     ::testing::internal::CaptureStderr();
     code = report_failure(std::make_exception_ptr(exception),
-                          {.place = place, .watch = with, .stop = stop});
+                          {.spec = spec, .watch = with, .stop = stop});
     return ::testing::internal::GetCapturedStderr();
   }
 
-  contract::WorkerPlace place;
+  contract::WorkerSpec spec;
   FakeWatch watch;
   int code = 0;
 
@@ -76,8 +76,8 @@ class ReportFailure : public ::testing::Test {
 
 TEST_F(ReportFailure, PrintsTheErrorOfASingleWorker) {
   give_agent();
-  place.rank = 0;
-  place.world_size = 1;
+  spec.rank = 0;
+  spec.world_size = 1;
 
   EXPECT_EQ(end_with(kLost, nullptr), kWholeLost);
   EXPECT_EQ(code, 75);
@@ -98,8 +98,8 @@ TEST_F(ReportFailure, LeavesALostPeerToTheAgent) {
   EXPECT_THAT(kept(), Optional(std::string(kLost.what())));
 }
 
-TEST_F(ReportFailure, PrintsIfTheAgentCannotBeTold) {
-  place.error_file = "/no/such/directory/rank-3.error";
+TEST_F(ReportFailure, PrintsIfTheAgentIsUnreachable) {
+  spec.error_file = "/no/such/directory/rank-3.error";
 
   EXPECT_EQ(end_with(kLost, &watch), kWholeLost);
 }
@@ -160,7 +160,7 @@ TEST_F(ReportFailure, HasNoElectionBeforeTheWorkersHaveJoined) {
   EXPECT_EQ(end_with(kOwn, nullptr), "");
   EXPECT_THAT(kept(), Optional(std::string(kOwn.what())));
 
-  place.rank = 0;
+  spec.rank = 0;
   EXPECT_EQ(end_with(kOwn, nullptr), kWholeOwn);
 }
 
@@ -185,7 +185,7 @@ TEST_F(ReportFailure, ReportsAnExceptionOfTheProgram) {
   EXPECT_EQ(code, 70);
 }
 
-TEST_F(ReportFailure, AsksNobodyAfterAStopAtAStep) {
+TEST_F(ReportFailure, DoesNotAskTheAgentAfterAStopAtAStep) {
   EXPECT_EQ(end_with(Stopped(SIGTERM, "stopped at step 3"), &watch), "");
   EXPECT_EQ(code, 75);
   EXPECT_TRUE(watch.calls.empty());

@@ -6,7 +6,7 @@
 
 #include "common/os/files.h"
 #include "lockstep/trainer.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "support/session.h"
 
 namespace lockstep {
@@ -63,7 +63,7 @@ torch::Tensor train(const Way& way,
                     int64_t steps,
                     bool resumes) {
   torch::Tensor result;
-  gang(way.workers, [&](Communicator& comm) {
+  run_workers(way.workers, [&](Communicator& comm) {
     train::Flags flags;
     flags.strategy.emplace(way.strategy);  // GCC 12 warns of an assignment at -O1, wrongly
     flags.resume = resumes ? "auto" : "none";

@@ -9,7 +9,7 @@
 #include <torch/utils.h>
 
 #include "common/os/files.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "training/comm/solo.h"
 #include "training/train/small_training.h"
 
@@ -75,7 +75,7 @@ TEST(StepSync, IgnoresTheLossOfASkippedStep) {
 
 TEST(StepSync, NamesTheFirstBadLossOfAllWorkers) {
   const os::TemporaryDirectory directory;
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     SyncedWorker worker(comm, directory.path());
     for (int64_t step = 0; step < 4; ++step) {
       const bool is_bad = step >= (comm.rank() == 0 ? 3 : 2);

@@ -10,7 +10,7 @@
 #include "common/os/files.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/error.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "support/session.h"
 #include "support/step_events.h"
 #include "training/comm/solo.h"
@@ -101,13 +101,13 @@ TEST(Trainer, ResumesInTheMiddleOfAnEpochBitForBit) {
   }
 }
 
-TEST(Trainer, ResumesAGangBitForBit) {
+TEST(Trainer, ResumesSeveralWorkersBitForBit) {
   const os::TemporaryDirectory whole;
   const os::TemporaryDirectory halves;
   Recipe run;
   run.options.accumulate = 2;
   torch::Tensor uninterrupted;
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     const torch::Tensor result = train_once(comm, whole.path(), run);
     if (comm.rank() == 0) {
       uninterrupted = result;
@@ -116,7 +116,7 @@ TEST(Trainer, ResumesAGangBitForBit) {
 
   Recipe first = run;
   first.options.checkpoint_every = 5;
-  gang(2, [&](Communicator& comm) { train_once(comm, halves.path(), first); });
+  run_workers(2, [&](Communicator& comm) { train_once(comm, halves.path(), first); });
   for (const auto& entry : list_checkpoints(halves.path() / "checkpoints")) {
     if (entry.step > 5) {
       os::remove_tree(entry.directory);
@@ -124,7 +124,7 @@ TEST(Trainer, ResumesAGangBitForBit) {
   }
   Recipe second = run;
   second.flags.resume = "auto";
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     const torch::Tensor resumed = train_once(comm, halves.path(), second);
     EXPECT_TRUE(comm.rank() != 0 || resumed.equal(uninterrupted));
   });
@@ -188,7 +188,7 @@ TEST(Trainer, GoesOnWithAnotherNumberOfWorkers) {
     }
   }
   run.flags.resume = "auto";
-  gang(3, [&](Communicator& comm) {
+  run_workers(3, [&](Communicator& comm) {
     const torch::Tensor result = train_once(comm, directory.path(), run);
     EXPECT_TRUE(result.isfinite().all().item<bool>());
   });
@@ -198,7 +198,7 @@ TEST(Trainer, GoesOnWithAnotherNumberOfWorkers) {
 
 TEST(Trainer, EvaluatesEverySampleExactlyOnce) {
   for (const int size : {1, 2, 3, 5}) {
-    gang(size, [&](Communicator& comm) {
+    run_workers(size, [&](Communicator& comm) {
       const os::TemporaryDirectory directory;
       Session session = make_session(comm, directory.path());
       Net net(0);
@@ -271,9 +271,9 @@ TEST(Trainer, LogsTheLearningRateOfEveryStep) {
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "checkpoints"));
 }
 
-TEST(Trainer, TellsWhereTheTimeOfEveryWorkerGoes) {
+TEST(Trainer, ReportsTheTimesOfEveryWorker) {
   const os::TemporaryDirectory directory;
-  gang(2, [&](Communicator& comm) {
+  run_workers(2, [&](Communicator& comm) {
     Session session = make_session(comm, directory.path(), {});
     Net net(0);
     net.start();
@@ -342,7 +342,7 @@ TEST(OwnLoop, StandsInTheDocumentationAsItIsBuilt) {
 }
 
 TEST(Trainer, RefusesMoreWorkersThanSamples) {
-  gang(4, [](Communicator& comm) {
+  run_workers(4, [](Communicator& comm) {
     const os::TemporaryDirectory directory;
     Session session = make_session(comm, directory.path());
     Net net(0);

@@ -56,7 +56,7 @@ TEST(Verify, RefusesFlagsThatAreNotExact) {
     } catch (const Error& fault) {
       EXPECT_EQ(fault.code(), ExitCode::Usage);
       EXPECT_THAT(fault.what(), HasSubstr(each.sentence));
-      EXPECT_THAT(fault.what(), HasSubstr("try:   omit"));
+      EXPECT_THAT(fault.what(), HasSubstr("try:       omit"));
     }
   }
   EXPECT_NO_THROW(require_exact_flags({}));

@@ -91,7 +91,7 @@ constexpr const char* kCheckFooter =
     "  DIR/NAME/ as distributed, or DIR/NAME-train.lspack and DIR/NAME-val.lspack\n";
 
 constexpr const char* kLike = "tiny-imagenet-like";
-constexpr int kMostPixels = 20000;  // maximum length of an edge
+constexpr int kMaxPixels = 20000;  // maximum length of an edge
 
 struct ImageOptions {
   image::DrawnOptions drawn;
@@ -101,11 +101,11 @@ struct ImageOptions {
   int threads = 0;  // 0: one per core
 };
 
-// Throws an Error (64) unless least <= value <= most.
-void require(std::string_view option, int64_t value, int64_t least, int64_t most) {
-  if (value < least || value > most) {
+// Throws an Error (64) unless minimum <= value <= maximum.
+void require(std::string_view option, int64_t value, int64_t minimum, int64_t maximum) {
+  if (value < minimum || value > maximum) {
     throw Error(ExitCode::Usage, fmt::format("{} {} is out of range", option, value))
-        .fact("expected", fmt::format("{} to {}", least, most));
+        .fact("expected", fmt::format("{} to {}", minimum, maximum));
   }
 }
 
@@ -150,7 +150,7 @@ image::Size size_of(const std::string& text) {
         .hint("--size 64, or --size 500x375");
   }
   for (const int64_t edge : edges) {
-    require("--size", edge, 8, kMostPixels);
+    require("--size", edge, 8, kMaxPixels);
   }
   return {.width = static_cast<int>(edges.front()), .height = static_cast<int>(edges.back())};
 }
@@ -158,7 +158,7 @@ image::Size size_of(const std::string& text) {
 void make_images(const DataOptions& data_options, const ImageOptions& images) {
   require_name("make", data_options.name, {kLike});
   image::DrawnOptions options = images.drawn;
-  require("--classes", options.classes, 2, image::kMostDrawnClasses);
+  require("--classes", options.classes, 2, image::kMaxDrawnClasses);
   require("--per-class", options.per_class, 1, 1'000'000);
   require("--val-per-class", options.val_per_class, 1, 1'000'000);
   options.size = size_of(images.size);
@@ -192,7 +192,7 @@ void print_problems(const std::vector<image::Problem>& problems) {
 // scaled a second time.
 void pack_images(const DataOptions& data_options, const ImageOptions& images) {
   image::PackOptions options = images.pack;
-  require("--short-side", options.short_side, 0, kMostPixels);
+  require("--short-side", options.short_side, 0, kMaxPixels);
   require("--quality", options.quality, 1, 100);
   options.threads = threads_of(images);
   const image::Sets sets = find_sets("pack", data_options, image::Look::FoldersOnly);

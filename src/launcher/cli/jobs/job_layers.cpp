@@ -9,14 +9,14 @@ namespace lockstep::cli {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> places_of_sites() {
+std::vector<fs::path> site_directories() {
   const fs::path share =
       fs::path(os::own_executable()).parent_path().parent_path() / "share/lockstep";
   return slurm::site_directories(os::environment(), share);
 }
 
 std::vector<slurm::Site> known_sites() {
-  return slurm::find_sites(places_of_sites());
+  return slurm::find_sites(site_directories());
 }
 
 // The name of the site can itself be set in the job file or on the command line, so these two

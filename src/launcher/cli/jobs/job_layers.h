@@ -23,7 +23,7 @@ struct JobLayers {
 JobLayers read_job_layers(const std::optional<std::string>& file, const JobFlags& flags);
 
 // The directories that are searched for site profiles, and the profiles in them.
-std::vector<std::filesystem::path> places_of_sites();
+std::vector<std::filesystem::path> site_directories();
 std::vector<slurm::Site> known_sites();
 
 }  // namespace lockstep::cli

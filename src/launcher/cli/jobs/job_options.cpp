@@ -15,8 +15,8 @@ using slurm::KeyType;
 // The default that --help shows. Defaults with ${...} are not shown: their option texts explain
 // them.
 std::string default_of(const Key& key) {
-  const bool is_plain = key.standard.find("${") == std::string_view::npos;
-  return is_plain ? std::string(key.standard) : "";
+  const bool is_plain = key.default_value.find("${") == std::string_view::npos;
+  return is_plain ? std::string(key.default_value) : "";
 }
 
 // "Unload all modules" becomes "Do not unload all modules".
@@ -33,7 +33,7 @@ void add_switch(CLI::App& app, const Key& key, JobFlags& flags) {
   const std::string name(key.name);
   const std::string opposite = "--no-" + flag.substr(2);
   // A flag that is on by default is shown in its negative form only.
-  const bool is_on = key.standard == "true";
+  const bool is_on = key.default_value == "true";
   const auto set = [&flags, name](const char* word) {
     return [&flags, name, word](int64_t) {
       flags[name] = config::scalar(word);

@@ -92,7 +92,7 @@ Error nothing_has_run(const std::string& file,
                       const TestedJob& job,
                       const fs::path& here) {
   Error error(ExitCode::Usage, fmt::format("cannot find a run of the scaling test of {}", file));
-  error.fact("looked for", (here / job.run_dir).string() + " and others", job.run_dir_source);
+  error.fact("missing", (here / job.run_dir).string() + " and others", job.run_dir_source);
   const std::string launcher = settings.text("launcher");
   if (launcher != "lockstep") {
     error.fact(

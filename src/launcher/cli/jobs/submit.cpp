@@ -95,7 +95,7 @@ void list_sites() {
   }
   if (sites.empty()) {
     fmt::print(stderr, "lockstep: no site profiles found in\n");
-    for (const fs::path& directory : places_of_sites()) {
+    for (const fs::path& directory : site_directories()) {
       fmt::print(stderr, "  {}\n", directory.string());
     }
   }

@@ -70,12 +70,12 @@ constexpr const char* kFooter =
     "  RUN/tensorboard                metrics for TensorBoard (--tensorboard)\n";
 
 int simulate(const RunOptions& options, const Call& call) {
-  constexpr int64_t kMost = 100'000;
+  constexpr int64_t kMaximum = 100'000;
   const std::string& text = options.simulate->text;
   const size_t cross = text.find('x');
   const auto read = [](std::string_view digits) {
     const auto number = find_integer(digits);
-    return number && *number >= 1 && *number <= kMost ? static_cast<int>(*number) : 0;
+    return number && *number >= 1 && *number <= kMaximum ? static_cast<int>(*number) : 0;
   };
   const int nodes = read(std::string_view(text).substr(0, cross));
   const int workers =
@@ -88,7 +88,7 @@ int simulate(const RunOptions& options, const Call& call) {
   }
   if (!call.program.empty()) {
     throw Error(ExitCode::Usage, "--simulate does not run a program")
-        .fact("asked",
+        .fact("requested",
               fmt::format("--simulate {} with {}", text, call.program.front()),
               "command line")
         .hint(fmt::format("--simulate {}, without a program", text));
@@ -113,7 +113,7 @@ void read_hostfile(plan::Request& request) {
   if (!fs::is_regular_file(request.hostfile->text)) {
     throw Error(ExitCode::Usage,
                 fmt::format("cannot read the host file '{}': no such file", request.hostfile->text))
-        .fact("asked", "--hostfile " + request.hostfile->text, "command line")
+        .fact("requested", "--hostfile " + request.hostfile->text, "command line")
         .hint("-H host1:4,host2:4, which needs no file");
   }
   request.hostfile_text = os::read_file(request.hostfile->text);
@@ -170,7 +170,7 @@ int start(RunOptions options, const Call& call) {
   }
   if (options.is_json && !options.is_dry) {
     throw Error(ExitCode::Usage, "--json requires --dry-run")
-        .fact("asked", "--json without --dry-run", "command line")
+        .fact("requested", "--json without --dry-run", "command line")
         .hint("--dry-run --json; the plan of a run is in RUN/plan.json");
   }
   plan::HostEnvironment here = read_host_environment();

@@ -25,7 +25,7 @@ struct ValueOption {
   Option Request::*target;
   const char* flag;
   const char* type;
-  const char* otherwise;
+  const char* default_value;
   const char* text;
 };
 
@@ -320,10 +320,10 @@ void set(Option& target,
          const std::string& usual) {
   if (target && target->text != text) {
     throw Error(ExitCode::Usage, fmt::format("{} and {} contradict each other", usual, flag))
-        .fact("asked",
+        .fact("requested",
               fmt::format("{} {}", target->flag.empty() ? usual : target->flag, target->text),
               "command line")
-        .fact("asked", fmt::format("{} {}", flag, text), "command line")
+        .fact("requested", fmt::format("{} {}", flag, text), "command line")
         .hint("use one of the two");
   }
   target =
@@ -350,7 +350,7 @@ class Declarer {
               option.text)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
           ->type_name(option.type)
-          ->default_str(option.otherwise)
+          ->default_str(option.default_value)
           ->group(group);
     }
   }
@@ -404,17 +404,17 @@ void add_views(CLI::App& app, RunOptions& options) {
                options.has_dashboard,
                "Serve a live web page of the run, like lockstep dashboard")
       ->group("Output");
-  constexpr const char* kUsualPlace = "RUN/tensorboard";
+  constexpr const char* kDefaultDirectory = "RUN/tensorboard";
   app.add_option_function<std::string>(
          "--tensorboard",
          [&options](const std::string& text) {
-           options.tensorboard = text == kUsualPlace ? "" : text;
+           options.tensorboard = text == kDefaultDirectory ? "" : text;
          },
          "Write live metrics for TensorBoard to DIR")
       ->expected(0, 1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->type_name("DIR")
-      ->default_str(kUsualPlace)
+      ->default_str(kDefaultDirectory)
       ->group("Output");
 }
 

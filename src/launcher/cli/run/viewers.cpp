@@ -23,10 +23,10 @@ namespace {
 
 // With manually started nodes, every node runs this command; only node 0 has the leader and shows
 // the run.
-std::optional<os::Child> start_beside(const plan::LaunchPlan& plan,
-                                      const os::Environment& environment,
-                                      std::vector<std::string> arguments,
-                                      std::vector<int> blocked = {}) {
+std::optional<os::Child> start_in_background(const plan::LaunchPlan& plan,
+                                             const os::Environment& environment,
+                                             std::vector<std::string> arguments,
+                                             std::vector<int> blocked = {}) {
   if (plan.mode.value == plan::LaunchMode::Peers && plan.rendezvous.node.value_or(0) != 0) {
     return std::nullopt;
   }
@@ -55,7 +55,7 @@ void start_dashboard(const plan::LaunchPlan& plan, const os::Environment& enviro
     throw Error(ExitCode::Unavailable, "cannot serve a dashboard: built without cpp-httplib")
         .hint("drop --dashboard, or rebuild lockstep with libcpp-httplib-dev");
   }
-  start_beside(plan, environment, {"dashboard", "--wait", plan.run_directory.value});
+  start_in_background(plan, environment, {"dashboard", "--wait", plan.run_directory.value});
 }
 
 std::optional<os::Child> start_tensorboard(const plan::LaunchPlan& plan,
@@ -79,7 +79,7 @@ std::optional<os::Child> start_tensorboard(const plan::LaunchPlan& plan,
   }
   // SIGTERM is blocked from the start: a run can end before the writer handles signals, and the
   // signal then stays pending until it does.
-  return start_beside(plan, environment, std::move(arguments), {SIGTERM});
+  return start_in_background(plan, environment, std::move(arguments), {SIGTERM});
 }
 
 void finish_tensorboard(const os::Child& writer) {

@@ -102,7 +102,7 @@ double patience_with(const Run& run, const contract::RunState& state, double gra
   if (contract::sign_of(state, now) == contract::Sign::Silent) {
     throw Error(ExitCode::Unavailable, fmt::format("cannot reach the launcher of {}", run.name))
         .fact("state", state_sentence({run.directory, run.name, state}, now), "state.json")
-        .fact("request", run.directory.cancel().string(), "still valid")
+        .fact("file", run.directory.cancel().string(), "still valid")
         .hint(state.slurm_job.empty()
                   ? fmt::format("ssh {} kill {}", state.host, state.launcher.pid)
                   : fmt::format("scancel {}", state.slurm_job));

@@ -62,9 +62,9 @@ struct DashboardOptions {
 };
 
 int parse_port(const std::string& text) {
-  constexpr int64_t kMost = 65535;
+  constexpr int64_t kMaximum = 65535;
   const auto number = find_integer(text);
-  if (!number || *number < 0 || *number > kMost) {
+  if (!number || *number < 0 || *number > kMaximum) {
     throw Error(ExitCode::Usage, fmt::format("cannot understand --port '{}'", text))
         .fact("expected", "a number from 1 to 65535, or 0 for any free port")
         .hint("--port 8265");
@@ -83,10 +83,10 @@ bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1" || address == "localhost";
 }
 
-DashboardPlace place_of(const monitor::HttpServer& server,
-                        const std::string& address,
-                        const std::string& token,
-                        const os::Environment& environment) {
+DashboardAddress address_of(const monitor::HttpServer& server,
+                            const std::string& address,
+                            const std::string& token,
+                            const os::Environment& environment) {
   return {.address = address,
           .port = server.port(),
           .token = token,
@@ -117,7 +117,8 @@ int serve(const DashboardOptions& options) {
   const monitor::Access access;
   monitor::Site site(std::move(runs));
   const monitor::HttpServer server(site, access, {.address = options.address, .port = port});
-  fmt::print("{}", describe(place_of(server, options.address, access.token(), os::environment())));
+  fmt::print("{}",
+             describe(address_of(server, options.address, access.token(), os::environment())));
   os::finish_output();
   std::array<os::Watch, 1> watches = {os::Watch{.fd = signals.fd()}};
   os::wait_for(watches, std::nullopt);
@@ -130,28 +131,28 @@ int serve(const DashboardOptions& options) {
 
 // A compute node usually accepts ssh only from the login node, so the command jumps over the host
 // from which the job was submitted (-J).
-std::string describe(const DashboardPlace& place) {
-  const bool is_here = is_loopback(place.address);
-  const std::string seen = place.address == "0.0.0.0" || place.address == "::" ? place.host
-                           : place.address.find(':') != std::string::npos
-                               ? fmt::format("[{}]", place.address)
-                               : place.address;
+std::string describe(const DashboardAddress& dashboard) {
+  const bool is_here = is_loopback(dashboard.address);
+  const std::string seen =
+      dashboard.address == "0.0.0.0" || dashboard.address == "::" ? dashboard.host
+      : dashboard.address.find(':') != std::string::npos ? fmt::format("[{}]", dashboard.address)
+                                                         : dashboard.address;
   std::string text =
-      fmt::format("dashboard: http://{}:{}/?token={}\n", seen, place.port, place.token);
+      fmt::format("dashboard: http://{}:{}/?token={}\n", seen, dashboard.port, dashboard.token);
   if (!is_here) {
     return text +
            fmt::format(
                "  warning: {} accepts connections from other machines without encryption, so the\n"
                "  token can be read on the network; prefer an ssh tunnel, without --bind\n",
-               place.address);
+               dashboard.address);
   }
-  const bool has_jump = !place.submit_host.empty() && place.submit_host != place.host;
+  const bool has_jump = !dashboard.submit_host.empty() && dashboard.submit_host != dashboard.host;
   text += fmt::format("  from your own machine, first: ssh -N -L {0}:{1}:{0} {2}{3}{4}\n",
-                      place.port,
-                      place.address,
-                      has_jump ? fmt::format("-J {} ", place.submit_host) : "",
-                      place.user.empty() ? "" : place.user + "@",
-                      place.host);
+                      dashboard.port,
+                      dashboard.address,
+                      has_jump ? fmt::format("-J {} ", dashboard.submit_host) : "",
+                      dashboard.user.empty() ? "" : dashboard.user + "@",
+                      dashboard.host);
   return text;
 }
 

@@ -6,7 +6,7 @@
 namespace lockstep::cli {
 
 // The address of a dashboard.
-struct DashboardPlace {
+struct DashboardAddress {
   std::string address;  // that it listens on
   int port = 0;
   std::string token;
@@ -16,6 +16,6 @@ struct DashboardPlace {
 };
 
 // The URL, and the ssh command to reach it from another machine.
-std::string describe(const DashboardPlace& place);
+std::string describe(const DashboardAddress& dashboard);
 
 }  // namespace lockstep::cli

@@ -76,12 +76,12 @@ void check_format(const ExportOptions& options) {
   }
   if (options.is_following && options.format != "tensorboard") {
     throw Error(ExitCode::Usage, fmt::format("--follow is not available for {}", options.format))
-        .fact("asked", fmt::format("--follow with --format {}", options.format), "command line")
+        .fact("requested", fmt::format("--follow with --format {}", options.format), "command line")
         .hint("--format tensorboard --follow, or drop --follow");
   }
   if (options.is_waiting && !options.is_following) {
     throw Error(ExitCode::Usage, "--wait requires --follow")
-        .fact("asked", "--wait without --follow", "command line")
+        .fact("requested", "--wait without --follow", "command line")
         .hint("--format tensorboard --follow --wait");
   }
 }

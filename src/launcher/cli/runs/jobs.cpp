@@ -34,7 +34,7 @@ JobArgument job_named(const slurm::Client& client, const std::string& id, const 
   if (job.tasks.empty()) {
     throw Error(ExitCode::Usage, fmt::format("cannot find the job or run '{}'", id))
         .fact("Slurm", "job unknown, or no longer in its records", "scontrol, sacct")
-        .fact("looked in", (here / "runs").string())
+        .fact("searched", (here / "runs").string())
         .hint("list your jobs with squeue --me, or runs with lockstep status");
   }
   if (job.tasks.size() == 1) {

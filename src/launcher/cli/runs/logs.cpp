@@ -133,13 +133,13 @@ int parse_rank(const std::string& word, const std::string& text) {
 }  // namespace
 
 supervisor::RankSet parse_ranks(const std::string& text) {
-  constexpr int kMostRanks = 10000000;
+  constexpr int kMaxRanks = 10000000;
   supervisor::RankSet ranks;
   for (const std::string& piece : split(text, ',')) {
     const size_t dash = piece.find('-');
     const int first = parse_rank(piece.substr(0, dash), text);
     const int last = dash == std::string::npos ? first : parse_rank(piece.substr(dash + 1), text);
-    if (last < first || last - first > kMostRanks) {
+    if (last < first || last - first > kMaxRanks) {
       throw Error(ExitCode::Usage, fmt::format("cannot understand --rank '{}'", text))
           .fact("found", fmt::format("'{}', which is not a range of ranks", piece), "command line")
           .hint("--rank 0,4-7");
@@ -157,7 +157,7 @@ LogChoice choose_logs(const Run& run, const LogOptions& options) {
   const std::vector<int> attempts = run.directory.find_attempts();
   if (attempts.empty()) {
     throw Error(ExitCode::Usage, fmt::format("{} has no logs", run.name))
-        .fact("looked in", (run.directory.root() / "logs").string())
+        .fact("searched", (run.directory.root() / "logs").string())
         .hint(fmt::format("lockstep status {}", run.name));
   }
   LogChoice choice{
@@ -264,11 +264,11 @@ LogFollower::LogFollower(contract::RunDirectory run,
                          std::optional<supervisor::RankSet> ranks,
                          std::optional<size_t> last_lines)
     : run_(std::move(run)), attempt_(attempt), ranks_(std::move(ranks)), last_lines_(last_lines) {
-  find_new_logs();
+  open_new_logs();
   last_lines_.reset();  // a log that appears later is read from its beginning
 }
 
-void LogFollower::find_new_logs() {
+void LogFollower::open_new_logs() {
   for (const int rank : run_.find_logged_ranks(attempt_)) {
     if (logs_.contains(rank) || (ranks_ && !ranks_->contains(rank))) {
       continue;
@@ -282,7 +282,7 @@ void LogFollower::find_new_logs() {
 
 // One chunk of each log per call. A rank that writes a lot cannot keep the others from being shown.
 bool LogFollower::read(supervisor::LineSink& sink) {
-  find_new_logs();
+  open_new_logs();
   bool is_news = false;
   for (auto& [rank, log] : logs_) {
     const std::string chunk = read_chunk(log.path, log.offset);
@@ -308,11 +308,11 @@ void LogFollower::finish(supervisor::LineSink& sink) {
 
 namespace {
 
-// Blocks until at most `most` bytes wait to be written to stdout and stderr. A slow terminal or
+// Blocks until at most `maximum` bytes wait to be written to stdout and stderr. A slow terminal or
 // pipe must slow down the reader, or a log of gigabytes would be queued in memory.
-void drain(supervisor::Display& display, size_t most) {
+void drain(supervisor::Display& display, size_t maximum) {
   display.write_some();
-  while (display.waiting_bytes() > most) {
+  while (display.waiting_bytes() > maximum) {
     std::array<os::Watch, 2> watches{};
     for (size_t i = 0; i < watches.size(); ++i) {
       watches.at(i) = {.fd = display.waiting_fds().at(i), .for_write = true};

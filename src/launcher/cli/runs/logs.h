@@ -66,7 +66,7 @@ class LogFollower {
     uint64_t offset = 0;
     supervisor::LineSplitter splitter;
   };
-  void find_new_logs();
+  void open_new_logs();
 
   contract::RunDirectory run_;
   int attempt_;

@@ -74,7 +74,7 @@ Run run_named(const std::string& word, const fs::path& here) {
   const std::vector<Run> runs = find_runs(here);
   if (word.empty() && runs.empty()) {
     throw Error(ExitCode::Usage, "cannot find a run below ./runs")
-        .fact("looked in", (here / "runs").string())
+        .fact("searched", (here / "runs").string())
         .hint("pass the run directory that lockstep run has printed");
   }
   std::vector<std::string> names;
@@ -85,7 +85,7 @@ Run run_named(const std::string& word, const fs::path& here) {
     names.push_back(run.name);
   }
   throw Error(ExitCode::Usage, fmt::format("cannot find the run '{}'", word))
-      .fact("looked in", fmt::format("{}, {}", (here / word).string(), (here / "runs").string()))
+      .fact("searched", fmt::format("{}, {}", (here / word).string(), (here / "runs").string()))
       .hint(find_closest(word, names).value_or("lockstep status, which lists all runs"));
 }
 

@@ -114,7 +114,7 @@ std::optional<std::pair<std::string, double>> find_metric(const std::string& lin
 }
 
 // Progress of a program without events, from the metrics that --metric found in its output.
-std::optional<RunProgress> find_told_progress(const contract::RunDirectory& run) {
+std::optional<RunProgress> find_reported_progress(const contract::RunDirectory& run) {
   std::map<std::string, double> newest;
   for (const std::string& line : split(read_end(run.output_metrics(0)), '\n')) {
     if (const auto metric = find_metric(line)) {
@@ -127,8 +127,8 @@ std::optional<RunProgress> find_told_progress(const contract::RunDirectory& run)
   };
   RunProgress progress{
       .step = {}, .loss = find("loss"), .samples_per_second = find("samples_per_second")};
-  constexpr double kMostSteps = 1e15;  // larger values are not step numbers
-  if (const auto step = find("step"); step && std::abs(*step) < kMostSteps) {
+  constexpr double kMaxSteps = 1e15;  // larger values are not step numbers
+  if (const auto step = find("step"); step && std::abs(*step) < kMaxSteps) {
     progress.step = static_cast<int64_t>(*step);
   }
   const bool is_known = progress.step || progress.loss || progress.samples_per_second;
@@ -209,7 +209,7 @@ std::optional<RunProgress> find_progress(const contract::RunDirectory& run) {
       newest = progress;
     }
   }
-  return newest ? newest : find_told_progress(run);
+  return newest ? newest : find_reported_progress(run);
 }
 
 // "lost" is not a phase in the file: a launcher that was killed cannot write it. It is derived from

@@ -130,9 +130,9 @@ std::optional<int> heed(os::SignalFd& signals, os::FullScreen& screen) {
 
 // Returns false at the end of standard input.
 bool press_keys(monitor::ScreenState& state) {
-  constexpr size_t kMost = 256;
+  constexpr size_t kMaximum = 256;
   std::string bytes;
-  if (os::read_some(0, bytes, kMost) == os::ReadResult::End) {
+  if (os::read_some(0, bytes, kMaximum) == os::ReadResult::End) {
     return false;
   }
   for (const std::string& key : monitor::keys_of(bytes)) {
@@ -215,9 +215,9 @@ int watch(const WatchOptions& options) {
                                            "rank", "step", "loss", "gpu", "cpu", "memory", "late"})
                               .value_or("late")));
   }
-  constexpr double kLeast = 0.05;
-  constexpr double kMost = 3600;
-  if (!(options.every >= kLeast && options.every <= kMost)) {
+  constexpr double kMinimum = 0.05;
+  constexpr double kMaximum = 3600;
+  if (!(options.every >= kMinimum && options.every <= kMaximum)) {
     throw Error(ExitCode::Usage, "--every must be between 0.05 and 3600 seconds")
         .fact("found", fmt::format("{}", options.every), "--every")
         .hint("--every 1");

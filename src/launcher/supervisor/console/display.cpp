@@ -30,10 +30,10 @@ constexpr std::array<std::string_view, 5> kColours = {
 
 // Limits per window. Beyond them lines are shown without a search for identical ones, which would
 // use a whole core.
-constexpr size_t kMostBytesOfRank = size_t{128} << 10;
-constexpr size_t kMostWork = 200000;
+constexpr size_t kMaxBytesOfRank = size_t{128} << 10;
+constexpr size_t kMaxWork = 200000;
 constexpr std::chrono::seconds kStatusTime(2);
-constexpr size_t kMostWaitingForStatus = size_t{64} << 10;
+constexpr size_t kMaxWaitingForStatus = size_t{64} << 10;
 
 // Removes the first line from `lines` and returns it without its '\n'.
 std::string_view take_line(std::string_view& lines) {
@@ -112,7 +112,7 @@ bool Display::is_flood(int rank, size_t bytes, Clock::time_point now) {
     }
   }
   meters_[index].amount += bytes;
-  return meters_[index].amount > kMostBytesOfRank || work_.amount > kMostWork;
+  return meters_[index].amount > kMaxBytesOfRank || work_.amount > kMaxWork;
 }
 
 // Returns the lines beyond the limits, which are shown without a comparison. Lines of this rank
@@ -121,7 +121,7 @@ std::string_view Display::collapse_some(int rank, Stream stream, std::string_vie
   const Clock::time_point now = Clock::now();
   if (!is_flood(rank, lines.size(), now)) {
     const size_t before = merger_.work() - work_.amount;
-    while (!lines.empty() && work_.amount <= kMostWork) {
+    while (!lines.empty() && work_.amount <= kMaxWork) {
       merger_.add(rank, stream, take_line(lines), now);
       work_.amount = merger_.work() - before;
     }
@@ -135,7 +135,7 @@ std::string_view Display::collapse_some(int rank, Stream stream, std::string_vie
 
 void Display::take_lines(int rank, Stream stream, std::string_view lines) {
   OutputBuffer& to = outlet(stream);
-  if (to.is_nobody()) {
+  if (to.has_no_reader()) {
     return;
   }
   const std::string_view rest =
@@ -170,7 +170,7 @@ void Display::take_status(int rank, std::string_view text) {
   const Clock::time_point now = Clock::now();
   const bool is_of_other = rank > status_rank_ && now < status_time_ + kStatusTime;
   if (target == nullptr || text.empty() || is_of_other ||
-      target->waiting_bytes() > kMostWaitingForStatus) {
+      target->waiting_bytes() > kMaxWaitingForStatus) {
     return;
   }
   status_rank_ = rank;

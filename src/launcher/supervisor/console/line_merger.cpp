@@ -21,11 +21,11 @@ namespace {
 
 // Candidates per text. Further lines with the same text are found only as the successor of the last
 // line of their rank.
-constexpr size_t kMostOfOneText = 32;
+constexpr size_t kMaxTextLength = 32;
 // Rough cost of a new line (hash, allocation, map) relative to a line that joins its twin at once.
 // Display limits the sum.
 constexpr size_t kWorkOfNewLine = 8;
-constexpr uint64_t kMostMoved = 256;
+constexpr uint64_t kMaxMoved = 256;
 
 }  // namespace
 
@@ -90,7 +90,7 @@ LineMerger::Waiting* LineMerger::find_twin(const Waiting* last,
 // ranks of those, and so on. If `last` is not one of them, all of them can move behind it in their
 // old order.
 bool LineMerger::move_behind(Waiting& twin, const Waiting& last) {
-  if (last.position - twin.position > kMostMoved || twin.position < ready_until_) {
+  if (last.position - twin.position > kMaxMoved || twin.position < ready_until_) {
     return false;
   }
   RankSet bound = twin.line.ranks;
@@ -138,13 +138,13 @@ LineMerger::Waiting& LineMerger::append(Stream stream,
   next_due_ = std::min(next_due_, one->until);
   bytes_ += text.size();
   work_ += kWorkOfNewLine;
-  if (std::vector<Waiting*>& same = by_hash_[hash]; same.size() < kMostOfOneText) {
+  if (std::vector<Waiting*>& same = by_hash_[hash]; same.size() < kMaxTextLength) {
     same.push_back(one.get());
   }
   waiting_.push_back(std::move(one));
-  if (bytes_ > kMostBytes) {
+  if (bytes_ > kMaxBytes) {
     release_all();
-  } else if (waiting_.size() > kMostLines) {
+  } else if (waiting_.size() > kMaxLines) {
     ready_until_ = std::max(ready_until_, first_ + waiting_.size() / 2);
   }
   return *waiting_.back();

@@ -21,14 +21,14 @@ namespace lockstep::supervisor {
 // A line waits at most kWindow for identical lines (twins), and not at all once every rank has
 // written it. The lines of one stream of one rank keep their order. A line may move behind lines of
 // other ranks, so that "rank 1 is here" between two common lines does not prevent their merge.
-// Memory is bounded: beyond kMostLines or kMostBytes the oldest lines stop waiting. The caller
+// Memory is bounded: beyond kMaxLines or kMaxBytes the oldest lines stop waiting. The caller
 // passes the time. Not thread-safe.
 class LineMerger {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::milliseconds kWindow{100};
-  static constexpr size_t kMostLines = 8192;
-  static constexpr size_t kMostBytes = size_t{4} << 20;
+  static constexpr size_t kMaxLines = 8192;
+  static constexpr size_t kMaxBytes = size_t{4} << 20;
 
   struct Line {
     Stream stream = Stream::Out;
@@ -86,7 +86,7 @@ class LineMerger {
   size_t bytes_ = 0;
   size_t work_ = 0;
   Time next_due_ = Time::max();                                // no line is due before
-  std::unordered_map<size_t, std::vector<Waiting*>> by_hash_;  // at most kMostOfOneText each
+  std::unordered_map<size_t, std::vector<Waiting*>> by_hash_;  // at most kMaxTextLength each
   std::vector<LastWaiting> last_waiting_;                      // by rank
 };
 

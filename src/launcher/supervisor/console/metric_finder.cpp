@@ -41,12 +41,12 @@ std::string MetricFinder::find(std::string_view lines, Clock::time_point now) {
     found_ = 0;
   }
   const double time = wall_time();
-  while (!lines.empty() && found_ < kMostPerSecond) {
+  while (!lines.empty() && found_ < kMaxPerSecond) {
     const size_t end = std::min(lines.find('\n'), lines.size());
     const std::string_view line = lines.substr(0, std::min(end, kLongestLine));
     lines.remove_prefix(std::min(end + 1, lines.size()));
     for (const Entry& entry : entries_) {
-      const auto value = found_ < kMostPerSecond ? entry.pattern.find(line) : std::nullopt;
+      const auto value = found_ < kMaxPerSecond ? entry.pattern.find(line) : std::nullopt;
       if (value) {
         ++found_;
         events +=

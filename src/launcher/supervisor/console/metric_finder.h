@@ -15,13 +15,13 @@ namespace lockstep::supervisor {
 class MetricFinder {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr int kMostPerSecond = 100;
+  static constexpr int kMaxPerSecond = 100;
   // Only this many bytes of a line are searched.
   static constexpr size_t kLongestLine = 4096;
 
   MetricFinder(int rank, std::span<const plan::Metric> metrics);
 
-  // Searches complete lines. Returns one event per line (docs/events.md), at most kMostPerSecond
+  // Searches complete lines. Returns one event per line (docs/events.md), at most kMaxPerSecond
   // per second, which limits the cost of a flood of output.
   std::string find(std::string_view lines, Clock::time_point now = Clock::now());
 

@@ -27,8 +27,8 @@ namespace lockstep::supervisor {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 18;
-constexpr size_t kMostPerCall = size_t{1} << 20;
-constexpr size_t kMostPerSlice = size_t{1} << 16;
+constexpr size_t kMaxPerCall = size_t{1} << 20;
+constexpr size_t kMaxPerSlice = size_t{1} << 16;
 
 bool is_ready(int fd) {
   os::Watch watch{.fd = fd, .for_write = true, .is_ready = false};
@@ -44,12 +44,12 @@ uint64_t count_ends(std::string_view text) {
   constexpr uint64_t kLow = 0x7F * kOnes;
   constexpr uint64_t kEvenBytes = 0x00FF00FF00FF00FFU;
   constexpr uint64_t kSum = 0x0001000100010001U;
-  constexpr size_t kMostBeforeOverflow = 63;
+  constexpr size_t kMaxBeforeOverflow = 63;
   using Block = std::array<uint64_t, 4>;
   uint64_t count = 0;
   size_t at = 0;
   while (at + sizeof(Block) <= text.size()) {
-    const size_t blocks = std::min((text.size() - at) / sizeof(Block), kMostBeforeOverflow);
+    const size_t blocks = std::min((text.size() - at) / sizeof(Block), kMaxBeforeOverflow);
     uint64_t counts = 0;
     for (size_t i = 0; i < blocks; ++i, at += sizeof(Block)) {
       Block block{};
@@ -69,12 +69,12 @@ uint64_t count_lines(std::string_view lines) {
   return count_ends(lines) + (lines.empty() || lines.back() == '\n' ? 0 : 1);
 }
 
-// The lines that end within the first `most` bytes, but at least one line.
-std::string_view first_lines(std::string_view lines, size_t most) {
-  if (lines.size() <= most) {
+// The lines that end within the first `maximum` bytes, but at least one line.
+std::string_view first_lines(std::string_view lines, size_t maximum) {
+  if (lines.size() <= maximum) {
     return lines;
   }
-  size_t end = lines.substr(0, most).rfind('\n');
+  size_t end = lines.substr(0, maximum).rfind('\n');
   end = end == std::string_view::npos ? lines.find('\n') : end;
   return lines.substr(0, end == std::string_view::npos ? end : end + 1);
 }
@@ -88,7 +88,7 @@ OutputBuffer::Kind OutputBuffer::kind_of(int fd) {
   if (os::is_regular_file(fd)) {
     return Kind::File;
   }
-  return os::is_null_device(fd) ? Kind::Nobody : Kind::Pipe;
+  return os::is_null_device(fd) ? Kind::NoReader : Kind::Pipe;
 }
 
 // O_NONBLOCK belongs to the open file description, which this process shares with the shell and
@@ -96,7 +96,7 @@ OutputBuffer::Kind OutputBuffer::kind_of(int fd) {
 // the same pipe or terminal has its own flag.
 OutputBuffer::OutputBuffer(int fd, Kind kind) : kind_(kind), fd_(fd) {
   if (kind_ == Kind::Pipe || kind_ == Kind::Terminal) {
-    own_ = os::find_nonblocking_twin(fd);
+    own_ = os::open_nonblocking_twin(fd);
     fd_ = own_.is_open() ? own_.number() : fd;
   }
 }
@@ -120,7 +120,7 @@ char* OutputBuffer::make_room(size_t bytes) {
 }
 
 void OutputBuffer::add(std::string_view text) {
-  if (!is_nobody() && !text.empty()) {
+  if (!has_no_reader() && !text.empty()) {
     std::memcpy(make_room(text.size()), text.data(), text.size());
   }
 }
@@ -145,17 +145,17 @@ void OutputBuffer::append_prefixed(std::string_view prefix, std::string_view lin
 // need one huge piece. A file is written as soon as a piece is full: it accepts everything, and the
 // buffer stays small.
 void OutputBuffer::add_lines(std::string_view prefix, std::string_view lines) {
-  if (is_nobody() || lines.empty()) {
+  if (has_no_reader() || lines.empty()) {
     return;
   }
-  is_dropping_ = kind_ != Kind::File && (is_dropping_ || waiting_bytes_ > kMostWaitingBytes);
+  is_dropping_ = kind_ != Kind::File && (is_dropping_ || waiting_bytes_ > kMaxWaitingBytes);
   if (is_dropping_) {
     dropped_lines_ += count_lines(lines);
     dropped_bytes_ += lines.size();
     return;
   }
-  while (!lines.empty() && !is_nobody()) {
-    const std::string_view slice = first_lines(lines, kMostPerSlice);
+  while (!lines.empty() && !has_no_reader()) {
+    const std::string_view slice = first_lines(lines, kMaxPerSlice);
     if (prefix.empty() && slice.back() == '\n') {
       add(slice);
     } else {
@@ -197,10 +197,10 @@ bool OutputBuffer::write_front() {
   return *count > 0;
 }
 
-// At most kMostPerCall per call: a fast reader must not keep the event loop here. A file is the
+// At most kMaxPerCall per call: a fast reader must not keep the event loop here. A file is the
 // exception: it never drops a line, so its buffer must become empty.
 void OutputBuffer::write_some() {
-  const size_t enough = waiting_bytes_ - std::min(waiting_bytes_, kMostPerCall);
+  const size_t enough = waiting_bytes_ - std::min(waiting_bytes_, kMaxPerCall);
   while (waiting_bytes_ > 0 && (kind_ == Kind::File || waiting_bytes_ >= enough) && write_front()) {
   }
   if (is_dropping_ && waiting_bytes_ <= kRoomAgainBytes) {
@@ -222,7 +222,7 @@ void OutputBuffer::tell_dropped() {
 }
 
 void OutputBuffer::give_up() {
-  kind_ = Kind::Nobody;
+  kind_ = Kind::NoReader;
   pieces_.clear();
   written_of_front_ = 0;
   waiting_bytes_ = 0;

@@ -12,7 +12,7 @@ namespace lockstep::supervisor {
 
 // Buffered output of the launcher to a file, a pipe or a terminal.
 //
-// Never blocks on a slow reader and never grows without bound: at most kMostWaitingBytes are
+// Never blocks on a slow reader and never grows without bound: at most kMaxWaitingBytes are
 // buffered. Further lines are dropped and counted, and their number is printed when there is room
 // again. Output to a file is written at once and never dropped. Not thread-safe.
 class OutputBuffer {
@@ -21,10 +21,10 @@ class OutputBuffer {
     Pipe,  // or anything else that may block a writer
     Terminal,
     File,
-    Nobody,  // /dev/null, a closed descriptor, a pipe without a reader
+    NoReader,  // /dev/null, a closed descriptor, a pipe without a reader
   };
-  static constexpr size_t kMostWaitingBytes = size_t{16} << 20;
-  static constexpr size_t kRoomAgainBytes = kMostWaitingBytes / 2;
+  static constexpr size_t kMaxWaitingBytes = size_t{16} << 20;
+  static constexpr size_t kRoomAgainBytes = kMaxWaitingBytes / 2;
 
   // The kind of a descriptor of this process.
   static Kind kind_of(int fd);
@@ -47,7 +47,7 @@ class OutputBuffer {
   void give_up();
 
   bool is_terminal() const { return kind_ == Kind::Terminal; }
-  bool is_nobody() const { return kind_ == Kind::Nobody; }
+  bool has_no_reader() const { return kind_ == Kind::NoReader; }
 
   // The descriptor that must become writable before write_some() can continue; -1: all is written.
   int waiting_fd() const;

@@ -22,11 +22,11 @@ namespace {
 
 constexpr size_t kBoxWidth = 78;
 // Maximum length of an output line in the box; the log contains the rest.
-constexpr size_t kMostOfLine = 500;
+constexpr size_t kMaxLineLength = 500;
 // The part of a log that is searched for an exception.
 constexpr size_t kLinesToSearch = 400;
 constexpr std::streamoff kBytesToSearch = 1 << 16;
-constexpr size_t kMostNodes = 4;
+constexpr size_t kMaxNodes = 4;
 
 // The meaning of an exit code of lockstep; empty for other codes of the program.
 std::string meaning_of(int code) {
@@ -64,7 +64,7 @@ std::string to_plain(std::string_view line) {
   }
   line.remove_prefix(line.rfind('\r') + 1);  // text that a progress bar has overwritten
   std::string plain;
-  for (size_t at = 0; at < line.size() && plain.size() < kMostOfLine;) {
+  for (size_t at = 0; at < line.size() && plain.size() < kMaxLineLength;) {
     if (line[at] == '\x1b') {
       at = end_of_escape(line, at);
       continue;
@@ -73,7 +73,7 @@ std::string to_plain(std::string_view line) {
     plain += is_control ? ' ' : line[at];
     ++at;
   }
-  if (plain.size() == kMostOfLine) {
+  if (plain.size() == kMaxLineLength) {
     // Do not cut a UTF-8 character in two.
     while (!plain.empty() && (static_cast<unsigned char>(plain.back()) & 0xc0U) == 0x80U) {
       plain.pop_back();
@@ -146,9 +146,9 @@ std::string describe_stopped(const std::vector<StoppedWorkers>& stopped) {
   if (places.size() == 1) {
     return fmt::format("stopped {} on {}", plural(total, "worker"), stopped.front().node);
   }
-  if (places.size() > kMostNodes) {
-    const size_t rest = places.size() - kMostNodes;
-    places.resize(kMostNodes);
+  if (places.size() > kMaxNodes) {
+    const size_t rest = places.size() - kMaxNodes;
+    places.resize(kMaxNodes);
     places.push_back("the rest on " + plural(static_cast<int64_t>(rest), "more node"));
   }
   return fmt::format("stopped {}: {}", plural(total, "worker"), join(places, ", "));
@@ -219,7 +219,7 @@ std::string to_box(const Failure& failure) {
 // mixed with that of other threads.
 void add_last_output(Failure& failure, const LastOutputFiles& words) {
   std::vector<std::string> lines =
-      read_last_lines(failure.log, std::max(words.most, kLinesToSearch), words.log_begin);
+      read_last_lines(failure.log, std::max(words.maximum, kLinesToSearch), words.log_begin);
   std::ifstream file(words.error_file, std::ios::binary);
   if (!words.error_file.empty() && file) {
     const std::string text((std::istreambuf_iterator<char>(file)),
@@ -231,8 +231,8 @@ void add_last_output(Failure& failure, const LastOutputFiles& words) {
   if (!failure.exception && may_have_thrown) {
     failure.exception = find_exception(lines);
   }
-  if (lines.size() > words.most) {
-    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(words.most));
+  if (lines.size() > words.maximum) {
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(words.maximum));
   }
   failure.last_lines = std::move(lines);
 }
@@ -248,7 +248,7 @@ std::string to_json(const Failure& failure) {
 // Reads at most the last kBytesToSearch bytes: a log can have gigabytes. The first line is dropped
 // if it is incomplete.
 std::vector<std::string> read_last_lines(const std::filesystem::path& path,
-                                         size_t most,
+                                         size_t maximum,
                                          int64_t begin) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : 0;
@@ -265,8 +265,8 @@ std::vector<std::string> read_last_lines(const std::filesystem::path& path,
   if (is_cut && lines.size() > 1) {
     lines.erase(lines.begin());
   }
-  if (lines.size() > most) {
-    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
+  if (lines.size() > maximum) {
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(maximum));
   }
   return lines;
 }

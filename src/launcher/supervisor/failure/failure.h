@@ -20,7 +20,7 @@ using contract::StoppedWorkers;
 struct LastOutputFiles {
   std::filesystem::path error_file;
   int64_t log_begin = 0;  // byte at which the output of this worker starts
-  size_t most = 20;       // maximum number of lines
+  size_t maximum = 20;    // maximum number of lines
 };
 
 // Adds the last lines of failure.log and the Python exception: from the error file, else from the
@@ -37,9 +37,9 @@ std::string to_box(const Failure& failure);
 // The failure as failure.json, which contains its description and the advice.
 std::string to_json(const Failure& failure);
 
-// The last `most` lines of a text file after byte `begin`; none if it cannot be read.
+// The last `maximum` lines of a text file after byte `begin`; none if it cannot be read.
 std::vector<std::string> read_last_lines(const std::filesystem::path& path,
-                                         size_t most,
+                                         size_t maximum,
                                          int64_t begin = 0);
 
 }  // namespace lockstep::supervisor

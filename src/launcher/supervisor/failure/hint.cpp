@@ -261,18 +261,18 @@ FailureHint find_hint(const Failure& failure) {
   const std::vector<std::string_view> lines(failure.last_lines.begin(), failure.last_lines.end());
 
   FailureHint advice = find_by_number(status.signal, kSignalsFromOutside);
-  const auto otherwise = [&advice](const auto& find) {
+  const auto try_next = [&advice](const auto& find) {
     if (advice.id.empty()) {
       advice = find();
     }
   };
   // The text of an exception is the cause. Other lines may be warnings that did no harm.
-  otherwise([&] { return find_by_words(kCertain, exception); });
-  otherwise([&] { return find_by_words(kLikely, exception); });
-  otherwise([&] { return find_by_words(kCertain, lines); });
-  otherwise([&] { return find_by_number(status.signal == 0 ? status.code : 0, kCodes); });
-  otherwise([&] { return find_by_words(kLikely, lines); });
-  otherwise([&] { return find_by_number(status.signal, kSignalsFromWithin); });
+  try_next([&] { return find_by_words(kCertain, exception); });
+  try_next([&] { return find_by_words(kLikely, exception); });
+  try_next([&] { return find_by_words(kCertain, lines); });
+  try_next([&] { return find_by_number(status.signal == 0 ? status.code : 0, kCodes); });
+  try_next([&] { return find_by_words(kLikely, lines); });
+  try_next([&] { return find_by_number(status.signal, kSignalsFromWithin); });
   if (advice.id.empty() && memory == OutOfMemory::Yes) {
     // The worker exited by itself: the OOM killer hit one of its child processes.
     return {"out-of-memory", std::string(kMemory)};

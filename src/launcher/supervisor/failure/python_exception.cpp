@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::string_view kTraceback = "Traceback (most recent call last):";
 // A longer text is usually a tensor in an error message.
-constexpr size_t kMostText = 2000;
+constexpr size_t kMaxText = 2000;
 
 bool is_name_letter(char letter) {
   return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_' || letter == '.';
@@ -86,7 +86,7 @@ bool is_library(const std::string& file) {
 // only if it differs from raised_at.
 PythonException make_exception(std::string_view text, const std::vector<PythonFrame>& frames) {
   PythonException exception;
-  exception.text = text.substr(0, kMostText);
+  exception.text = text.substr(0, kMaxText);
   if (frames.empty()) {
     return exception;
   }

@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 // A worker sends its request within a fraction of a millisecond.
 constexpr std::chrono::seconds kPatience(3);
-constexpr size_t kMostConnections = 128;
+constexpr size_t kMaxConnections = 128;
 constexpr size_t kReadBytes = size_t{16} << 10U;
 
 struct Connection {
@@ -94,12 +94,12 @@ class HorovodStore::Server {
 
   // At the limit the oldest connection is closed: it never sent a request.
   void take_new_ones() {
-    for (size_t taken = 0; taken < kMostConnections; ++taken) {
+    for (size_t taken = 0; taken < kMaxConnections; ++taken) {
       auto socket = listener_.find_connection();
       if (!socket) {
         return;
       }
-      if (connections_.size() == kMostConnections) {
+      if (connections_.size() == kMaxConnections) {
         connections_.pop_front();
       }
       connections_.push_back({std::move(*socket), Clock::now() + kPatience, {}, {}, 0});

@@ -77,9 +77,9 @@ std::optional<int> RequestReader::take(std::string_view bytes) {
   const size_t before = head_.size();
   // The separator may be split between two reads.
   const size_t from = before - std::min(before, kEnd.size());
-  head_ += bytes.substr(0, kMostHead + kEnd.size());
+  head_ += bytes.substr(0, kMaxHead + kEnd.size());
   const size_t end = head_.find(kEnd, from);
-  if (std::min(end, head_.size()) > kMostHead) {
+  if (std::min(end, head_.size()) > kMaxHead) {
     return 431;
   }
   if (end == std::string::npos) {
@@ -142,7 +142,7 @@ std::optional<int> RequestReader::read_field(std::string_view field) {
   const char* const end = value.data() + value.size();
   size_t length = 0;
   const auto [rest, fault] = std::from_chars(value.data(), end, length);
-  if (fault == std::errc::result_out_of_range || length > kMostBody) {
+  if (fault == std::errc::result_out_of_range || length > kMaxBody) {
     return 413;
   }
   if (fault != std::errc() || rest != end || (length_ && *length_ != length)) {
@@ -176,7 +176,7 @@ int KeyValues::put(const std::string& path, std::string value) {
   const size_t before =
       found == values_.end() ? 0 : kBytesPerEntry + path.size() + found->second.size();
   const size_t after = kBytesPerEntry + path.size() + value.size();
-  if (bytes_ - before + after > kMostBytes) {
+  if (bytes_ - before + after > kMaxBytes) {
     return 507;
   }
   bytes_ = bytes_ - before + after;

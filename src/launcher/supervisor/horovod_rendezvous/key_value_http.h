@@ -12,8 +12,8 @@ namespace lockstep::supervisor {
 // Parses one request as its bytes arrive. Never stores more than the limits.
 class RequestReader {
  public:
-  static constexpr size_t kMostHead = size_t{8} << 10U;
-  static constexpr size_t kMostBody = size_t{1} << 20U;
+  static constexpr size_t kMaxHead = size_t{8} << 10U;
+  static constexpr size_t kMaxBody = size_t{1} << 20U;
 
   // Nothing: the request is incomplete. 200: it is complete. Otherwise: the status to reject it
   // with.
@@ -41,7 +41,7 @@ class RequestReader {
 class KeyValues {
  public:
   // Maximum total size, including keys and overhead.
-  static constexpr size_t kMostBytes = size_t{64} << 20U;
+  static constexpr size_t kMaxBytes = size_t{64} << 20U;
 
   // The response to a complete request. The connection is closed after it, as in the server of
   // Horovod, which handles one request per connection.

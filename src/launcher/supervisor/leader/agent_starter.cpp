@@ -127,27 +127,27 @@ std::vector<std::string> ssh_command(const plan::LaunchPlan& plan,
 // options. They describe the tasks of the batch script, not the one agent per node that is started
 // here. GPUs of the job are requested again per node, see find_gpus_to_ask().
 os::Environment srun_environment(os::Environment environment) {
-  constexpr std::array kWishes = {"SLURM_NTASKS",
-                                  "SLURM_NPROCS",
-                                  "SLURM_NTASKS_PER_NODE",
-                                  "SLURM_TASKS_PER_NODE",
-                                  "SLURM_CPUS_PER_TASK",
-                                  "SLURM_TRES_PER_TASK",
-                                  "SLURM_GPUS_PER_TASK",
-                                  "SLURM_GPU_BIND",
-                                  "SLURM_TRES_BIND",
-                                  "SLURM_CPU_BIND",
-                                  "SLURM_CPU_BIND_LIST",
-                                  "SLURM_CPU_BIND_TYPE",
-                                  "SLURM_CPU_BIND_VERBOSE",
-                                  "SLURM_MEM_BIND",
-                                  "SLURM_DISTRIBUTION",
-                                  "SLURM_EXPORT_ENV",
-                                  "SLURM_EXACT",
-                                  "SLURM_MPI_TYPE",
-                                  "SLURM_LABELIO"};
+  constexpr std::array kRequests = {"SLURM_NTASKS",
+                                    "SLURM_NPROCS",
+                                    "SLURM_NTASKS_PER_NODE",
+                                    "SLURM_TASKS_PER_NODE",
+                                    "SLURM_CPUS_PER_TASK",
+                                    "SLURM_TRES_PER_TASK",
+                                    "SLURM_GPUS_PER_TASK",
+                                    "SLURM_GPU_BIND",
+                                    "SLURM_TRES_BIND",
+                                    "SLURM_CPU_BIND",
+                                    "SLURM_CPU_BIND_LIST",
+                                    "SLURM_CPU_BIND_TYPE",
+                                    "SLURM_CPU_BIND_VERBOSE",
+                                    "SLURM_MEM_BIND",
+                                    "SLURM_DISTRIBUTION",
+                                    "SLURM_EXPORT_ENV",
+                                    "SLURM_EXACT",
+                                    "SLURM_MPI_TYPE",
+                                    "SLURM_LABELIO"};
   const std::optional<int> gpus = find_gpus_to_ask(environment);
-  for (const char* name : kWishes) {
+  for (const char* name : kRequests) {
     environment.erase(name);
   }
   if (gpus) {
@@ -233,7 +233,7 @@ void AgentStarter::add(const std::string& what,
   if (!program) {
     throw Error(ExitCode::Unavailable,
                 fmt::format("cannot start agents: {} not found", command.front()))
-        .fact("looked in", os::find_variable(environment, "PATH").value_or(""), "PATH")
+        .fact("searched", os::find_variable(environment, "PATH").value_or(""), "PATH")
         .hint(command.front() == "srun" ? "load the module or install the package of Slurm"
                                         : "install the package openssh-client");
   }
@@ -263,8 +263,8 @@ void AgentStarter::add(const std::string& what,
 // The last line is kept for the error message if the agents cannot be started ("Permission denied
 // (publickey)"). `process` lives in a std::list, so the reference in the handler stays valid.
 void AgentStarter::read(Process& process) {
-  constexpr size_t kMost = 1 << 16;
-  const os::ReadResult result = os::read_some(process.output.number(), process.text, kMost);
+  constexpr size_t kMaximum = 1 << 16;
+  const os::ReadResult result = os::read_some(process.output.number(), process.text, kMaximum);
   for (size_t end = process.text.find('\n'); end != std::string::npos;
        end = process.text.find('\n')) {
     const std::string line = process.text.substr(0, end);

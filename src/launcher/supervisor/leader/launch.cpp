@@ -62,11 +62,11 @@ void require_control_plane() {
 // The secret is the only protection of the keys derived from it, and an attacker who records a
 // handshake can test guesses offline. 16 characters exclude accidental words.
 std::optional<std::string> find_secret(const os::Environment& environment) {
-  constexpr size_t kLeast = 16;
+  constexpr size_t kMinimum = 16;
   auto secret = os::find_variable(environment, contract::kSecret);
-  if (secret && secret->size() < kLeast) {
+  if (secret && secret->size() < kMinimum) {
     throw Error(ExitCode::Usage, fmt::format("{} is too short", contract::kSecret))
-        .fact("expected", fmt::format("at least {} characters", kLeast))
+        .fact("expected", fmt::format("at least {} characters", kMinimum))
         .fact("found", fmt::format("{} characters", secret->size()), "environment")
         .hint(fmt::format("export {}=$(openssl rand -hex 32), the same on all nodes",
                           contract::kSecret));

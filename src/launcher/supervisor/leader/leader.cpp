@@ -117,11 +117,11 @@ void Leader::on(int agent, const Join& join, Time now) {
 // taken. With MIN:MAX, the last call starts when MIN nodes are here and is not extended by further
 // nodes, so that the start has an upper bound.
 void Leader::gather(Time now) {
-  const int least = plan_.min_nodes.value;
-  const int most = static_cast<int>(plan_.nodes.size());
-  if (agents() >= most) {
+  const int minimum = plan_.min_nodes.value;
+  const int maximum = static_cast<int>(plan_.nodes.size());
+  if (agents() >= maximum) {
     begin_attempt(now);
-  } else if (agents() >= least && !deadlines_.last_call) {
+  } else if (agents() >= minimum && !deadlines_.last_call) {
     deadlines_.last_call = now + to_duration(plan_.last_call_seconds.value);
   }
 }

@@ -8,8 +8,8 @@ namespace {
 
 // A number comes from a message of an agent. It becomes part of a file name, and every file costs a
 // descriptor.
-constexpr size_t kMostOpen = 256;
-constexpr int kMostNumber = 10'000'000;
+constexpr size_t kMaxOpen = 256;
+constexpr int kMaxNumber = 10'000'000;
 
 }  // namespace
 
@@ -24,13 +24,13 @@ std::filesystem::path RecordWriter::path_of(const Recorded& recorded) const {
 }
 
 void RecordWriter::write(const Recorded& recorded) {
-  if (recorded.number < 0 || recorded.number > kMostNumber || recorded.lines.empty()) {
+  if (recorded.number < 0 || recorded.number > kMaxNumber || recorded.lines.empty()) {
     return;
   }
   const std::pair key(recorded.kind, recorded.number);
   auto file = files_.find(key);
   if (file == files_.end()) {
-    if (files_.size() >= kMostOpen) {
+    if (files_.size() >= kMaxOpen) {
       files_.clear();  // saves descriptors; a file can be opened again at any time
     }
     file = files_.try_emplace(key, path_of(recorded), limits_).first;

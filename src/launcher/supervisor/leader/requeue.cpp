@@ -38,7 +38,7 @@ using std::chrono::seconds;
 constexpr int kTryAgain = static_cast<int>(ExitCode::TryAgain);
 // The first allocation without a checkpoint is forgiven if the workers exited with 75: it may have
 // been short, or spent on compiling and caching. A second one in a row would repeat forever.
-constexpr int kMostWithoutProgress = 2;
+constexpr int kMaxWithoutProgress = 2;
 // Reserved before the time limit, for the end of all processes and for scontrol.
 constexpr seconds kLeavingTime(5);
 constexpr seconds kSqueueTime(5);
@@ -137,13 +137,13 @@ RequeueAnswer judge_requeue(const plan::RequeueRules& rules,
   if (end.code != kTryAgain && !end.has_progress) {
     answer.why_not = fmt::format("the workers did not exit with code 75, and saved nothing; {}",
                                  find_hint(rules, end));
-  } else if (!end.has_progress && before.without_progress + 1 >= kMostWithoutProgress) {
+  } else if (!end.has_progress && before.without_progress + 1 >= kMaxWithoutProgress) {
     answer.why_not = fmt::format("{} allocations in a row saved nothing; {}",
                                  before.without_progress + 1,
                                  find_hint(rules, end));
-  } else if (rules.most.value > 0 && before.requeues >= rules.most.value) {
+  } else if (rules.maximum.value > 0 && before.requeues >= rules.maximum.value) {
     answer.why_not = fmt::format("--max-requeues {} is reached; to continue: scontrol requeue {}",
-                                 rules.most.value,
+                                 rules.maximum.value,
                                  rules.job);
   } else {
     answer.is_again = true;

@@ -10,9 +10,9 @@ namespace lockstep::supervisor {
 // fail in the same way until --max-restarts is used up.
 RestartPolicy::Answer RestartPolicy::ask(const Failure& failure, long long progress) const {
   if (failure.status == os::ExitStatus{.code = static_cast<int>(ExitCode::Usage), .signal = 0}) {
-    return {false, most_ > 0 ? "exit code 64 means that a restart does not help" : ""};
+    return {false, maximum_ > 0 ? "exit code 64 means that a restart does not help" : ""};
   }
-  if (used_ >= most_) {
+  if (used_ >= maximum_) {
     return {};
   }
   // Without output, two failures cannot be recognized as the same.

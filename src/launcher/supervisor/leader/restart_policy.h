@@ -13,7 +13,7 @@ namespace lockstep::supervisor {
 // Decides whether another attempt follows the failure of a worker. Without I/O.
 class RestartPolicy {
  public:
-  explicit RestartPolicy(int most) : most_(most) {}
+  explicit RestartPolicy(int maximum) : maximum_(maximum) {}
 
   struct Answer {
     bool is_again = false;
@@ -41,7 +41,7 @@ class RestartPolicy {
     bool operator==(const AttemptEnd&) const = default;
   };
 
-  int most_;
+  int maximum_;
   int used_ = 0;
   std::optional<AttemptEnd> last_end_;
 };

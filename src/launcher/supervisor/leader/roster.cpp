@@ -19,7 +19,7 @@
 namespace lockstep::supervisor {
 namespace {
 
-constexpr size_t kMostNodesNamed = 8;
+constexpr size_t kMaxNodesNamed = 8;
 
 }  // namespace
 
@@ -31,16 +31,16 @@ std::string Roster::find_objection(const Join& join) const {
         join.protocol,
         kProtocol);
   }
-  const int most = static_cast<int>(plan_.nodes.size());
-  if (join.node && (*join.node < 0 || *join.node >= most)) {
+  const int maximum = static_cast<int>(plan_.nodes.size());
+  if (join.node && (*join.node < 0 || *join.node >= maximum)) {
     return fmt::format(
-        "node rank {} is out of range, the run has {}", *join.node, plural(most, "node"));
+        "node rank {} is out of range, the run has {}", *join.node, plural(maximum, "node"));
   }
   if (join.node && taken_nodes_.contains(*join.node)) {
     return fmt::format("node rank {} is already taken", *join.node);
   }
-  if (size() >= most) {
-    return fmt::format("the run already has {}", plural(most, "node"));
+  if (size() >= maximum) {
+    return fmt::format("the run already has {}", plural(maximum, "node"));
   }
   return "";
 }
@@ -79,7 +79,7 @@ std::string Roster::describe_missing() const {
       missing.push_back(name.empty() ? fmt::format("node {}", node) : name);
     }
   }
-  return name_some(missing, kMostNodesNamed);
+  return name_some(missing, kMaxNodesNamed);
 }
 
 // The node knows best: a number from the agent (LaunchMode::Peers and Task) wins over the plan of
@@ -213,7 +213,7 @@ std::string Roster::names_without(Flag flag) const {
       names.push_back(agent.offer.name);
     }
   }
-  return name_some(names, kMostNodesNamed);
+  return name_some(names, kMaxNodesNamed);
 }
 
 }  // namespace lockstep::supervisor

@@ -40,12 +40,12 @@ std::string describe_slots(const plan::AttemptLayout& layout) {
   const int workers = plan::world_size(layout);
   std::string text = fmt::format("{} {}", workers, workers == 1 ? "worker" : "workers");
   if (layout.slots.size() > 1) {
-    constexpr size_t kMostNamed = 6;
+    constexpr size_t kMaxNamed = 6;
     std::vector<std::string> names;
     for (const plan::NodeSlot& slot : layout.slots) {
       names.push_back(slot.name);
     }
-    text += fmt::format(" on {} nodes ({})", layout.slots.size(), name_some(names, kMostNamed));
+    text += fmt::format(" on {} nodes ({})", layout.slots.size(), name_some(names, kMaxNamed));
   }
   return text;
 }
@@ -249,7 +249,7 @@ void RunSupervisor::act_on(const Blame& blame) {
     os::make_directories(directory_.root());  // missing if the run fails before the first start
     os::replace_file(directory_.failure(), to_json(blame.failure));
   } catch (const Error& error) {  // a full disk must not hide the failure
-    if (!write_faults_.has_told()) {
+    if (!write_faults_.has_reported()) {
       display_.say(error.what());
     }
   }

@@ -10,16 +10,16 @@
 namespace lockstep::supervisor {
 namespace {
 
-constexpr int kMostShownRejections = 5;
-constexpr int kMostNewsAtOnce = 1000;  // then signals and local workers get a turn
+constexpr int kMaxShownRejections = 5;
+constexpr int kMaxMessagesAtOnce = 1000;  // then signals and local workers get a turn
 
 }  // namespace
 
-// Reads the control plane until it is empty or kMostNewsAtOnce is reached. False if nothing was
+// Reads the control plane until it is empty or kMaxMessagesAtOnce is reached. False if nothing was
 // there.
 bool RunSupervisor::take_control_news() {
   int taken = 0;
-  for (; server_ && taken < kMostNewsAtOnce; ++taken) {
+  for (; server_ && taken < kMaxMessagesAtOnce; ++taken) {
     const auto news = server_->poll();
     if (!news) {
       break;
@@ -32,14 +32,14 @@ bool RunSupervisor::take_control_news() {
         lose(news->peer, news->text);
         break;
       case ControlServer::News::Kind::Rejected:
-        if (++shown_rejections_ <= kMostShownRejections) {
+        if (++shown_rejections_ <= kMaxShownRejections) {
           display_.say(fmt::format(
               "rejected a connection from {}: it does not have the keys of this run", news->text));
         }
         break;
     }
   }
-  has_more_news_ = taken == kMostNewsAtOnce;
+  has_more_news_ = taken == kMaxMessagesAtOnce;
   return taken > 0;
 }
 

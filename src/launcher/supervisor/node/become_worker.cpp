@@ -80,31 +80,34 @@ plan::NodeSpec wait_for_spec(const plan::LaunchPlan& plan, const os::Environment
       fmt::format("rank {} timed out waiting for its launch instructions from local rank 0 on {}",
                   plan.rendezvous.rank,
                   os::host_name()))
-      .fact("looked for", file.string())
+      .fact("missing", file.string())
       .fact("waited", fmt::format("{} s", plan.start_timeout_seconds.value));
 }
 
 // The ranks of the outer launcher win over those of the spec: other tasks, or an MPI library in the
-// program, know this process by them. `places` has the entries of the leader's count; min() guards
-// against a node on which the counts differ.
+// program, know this process by them. `worker_specs` has the entries of the leader's count; min()
+// guards against a node on which the counts differ.
 void become_worker(const plan::LaunchPlan& plan,
                    const plan::NodeSpec& spec,
                    const os::Environment& environment) {
   const plan::Rendezvous& mine = plan.rendezvous;
-  const std::vector<contract::WorkerPlace> places = spec.places();
-  contract::WorkerPlace place =
-      places.at(std::min(static_cast<size_t>(mine.local_rank), places.size() - 1));
-  place.roce_gid_index =
-      place.interface.empty() ? std::nullopt : cluster::find_roce_gid_index(place.interface);
-  place.rank = mine.rank;
-  place.world_size = mine.world_size;
-  place.local_rank = mine.local_rank;
-  place.local_world_size = mine.local_world_size;
+  const std::vector<contract::WorkerSpec> worker_specs = spec.worker_specs();
+  contract::WorkerSpec worker_spec =
+      worker_specs.at(std::min(static_cast<size_t>(mine.local_rank), worker_specs.size() - 1));
+  worker_spec.roce_gid_index = worker_spec.interface.empty()
+                                   ? std::nullopt
+                                   : cluster::find_roce_gid_index(worker_spec.interface);
+  worker_spec.rank = mine.rank;
+  worker_spec.world_size = mine.world_size;
+  worker_spec.local_rank = mine.local_rank;
+  worker_spec.local_world_size = mine.local_world_size;
   os::Environment own = environment;
   own.erase(std::string(contract::kSecret));
   own.erase(std::string(contract::kRendezvous));
   const std::string executable = require_program(spec.command, own);
-  os::become(executable, worker_arguments(spec, place), plan::task_environment(spec, place, own));
+  os::become(executable,
+             worker_arguments(spec, worker_spec),
+             plan::task_environment(spec, worker_spec, own));
 }
 
 }  // namespace lockstep::supervisor

@@ -2,7 +2,7 @@
 //
 // The event loop of an agent:
 //
-//   find_leader() --> Join --> [ turn: signals, commands, agent ] --> Release --> exit code
+//   connect_to_leader() --> Join --> [ turn: signals, commands, agent ] --> Release --> exit code
 //         |                                  |                  --> leader lost: kill, 75
 //         +-- 69 after `patience`            +-- SIGQUIT: kill, exit at once
 //
@@ -27,7 +27,7 @@ namespace {
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
-constexpr int64_t kMostOnTheWay = int64_t{4} << 20;
+constexpr int64_t kMaxInTransit = int64_t{4} << 20;
 // Time for one rendezvous, with the handshakes of all its addresses. Within it the source is read
 // again every kAskAgain, because a file can be left over from a leader that was killed.
 constexpr milliseconds kTryTime(10000);
@@ -42,7 +42,7 @@ constexpr milliseconds kLongestWait(1000);
 // Drops instead of waiting: a worker must never block on a slow console of another machine. The
 // limit is checked before, not after the addition, so one message may exceed it.
 void Forwarder::take_lines(int rank, Stream stream, std::string_view lines) {
-  if (on_the_way_ > kMostOnTheWay) {
+  if (on_the_way_ > kMaxInTransit) {
     dropped_lines_ += std::count(lines.begin(), lines.end(), '\n');
     dropped_bytes_ += static_cast<int64_t>(lines.size());
     return;
@@ -53,7 +53,7 @@ void Forwarder::take_lines(int rank, Stream stream, std::string_view lines) {
 }
 
 void Forwarder::take_status(int rank, std::string_view text) {
-  if (on_the_way_ < kMostOnTheWay) {
+  if (on_the_way_ < kMaxInTransit) {
     on_the_way_ += static_cast<int64_t>(text.size());
     send_(Said{.rank = rank, .stream = Stream::Out, .is_status = true, .text = std::string(text)});
   }
@@ -63,7 +63,7 @@ void Forwarder::take_status(int rank, std::string_view text) {
 // gap.
 void Forwarder::add_credit(int64_t bytes) {
   on_the_way_ -= bytes;
-  if (on_the_way_ < kMostOnTheWay / 2) {
+  if (on_the_way_ < kMaxInTransit / 2) {
     tell_dropped();
   }
 }
@@ -151,7 +151,7 @@ bool Follower::try_rendezvous(const RendezvousPoint& point) {
   return false;
 }
 
-void Follower::find_leader() {
+void Follower::connect_to_leader() {
   const auto began = Clock::now();
   const auto until = began + duration_cast<Clock::duration>(options_.patience);
   bool was_found = false;
@@ -177,7 +177,7 @@ void Follower::find_leader() {
 // destructor, so that a late SIGTERM cannot replace the exit code that the leader has decided.
 int Follower::run() {
   signals_.keep_blocked();
-  find_leader();
+  connect_to_leader();
   if (stopped_by_) {
     return 128 + *stopped_by_;
   }

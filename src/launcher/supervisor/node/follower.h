@@ -75,7 +75,7 @@ class Follower {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void find_leader();
+  void connect_to_leader();
   bool try_rendezvous(const RendezvousPoint& point);
   bool is_answered();
   bool is_orphan() const;

@@ -57,7 +57,7 @@ bool holds_note(std::string_view notes) {
 
 // Program headers and not sections: an executable can lack the section table, but not the segments.
 bool program_takes_fork_offer(const std::filesystem::path& program) {
-  constexpr uint64_t kMostNoteBytes = 1 << 16;
+  constexpr uint64_t kMaxNoteBytes = 1 << 16;
   std::ifstream file(program, std::ios::binary);
   const auto header = read_at<Elf64_Ehdr>(file, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
@@ -65,9 +65,9 @@ bool program_takes_fork_offer(const std::filesystem::path& program) {
     return false;
   }
   for (int i = 0; i < header->e_phnum; ++i) {
-    const uint64_t place = header->e_phoff + static_cast<uint64_t>(i) * header->e_phentsize;
-    const auto segment = read_at<Elf64_Phdr>(file, place);
-    if (!segment || segment->p_type != PT_NOTE || segment->p_filesz > kMostNoteBytes) {
+    const uint64_t offset = header->e_phoff + static_cast<uint64_t>(i) * header->e_phentsize;
+    const auto segment = read_at<Elf64_Phdr>(file, offset);
+    if (!segment || segment->p_type != PT_NOTE || segment->p_filesz > kMaxNoteBytes) {
       continue;
     }
     std::string notes(segment->p_filesz, '\0');

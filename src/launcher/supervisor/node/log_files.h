@@ -26,8 +26,8 @@ struct LogFiles {
   bool operator==(const LogFiles&) const = default;
 };
 
-// The files of the worker at `place`. On several nodes the torchrun files of node N are stored
+// The files of the worker with `spec`. On several nodes the torchrun files of node N are stored
 // below LOG_DIR/RUN_ID_N, because local ranks repeat and the directory may be shared.
-LogFiles log_files(const plan::OutputRules& rules, const contract::WorkerPlace& place);
+LogFiles log_files(const plan::OutputRules& rules, const contract::WorkerSpec& spec);
 
 }  // namespace lockstep::supervisor

@@ -44,14 +44,14 @@ void require_file(const std::string& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
     throw Error(ExitCode::Usage, fmt::format("cannot run '{}': it is a directory", path))
-        .fact("asked", path, "command line")
+        .fact("requested", path, "command line")
         .hint("name the program in this directory");
   }
   if (fs::exists(path, ignored)) {
     return;
   }
   throw Error(ExitCode::Usage, fmt::format("cannot run '{}': no such file", path))
-      .fact("asked", path, "command line")
+      .fact("requested", path, "command line")
       .hint(find_similar_file(path).value_or("a path relative to " + fs::current_path().string()));
 }
 
@@ -61,13 +61,13 @@ std::string require_python(const std::string& script, const os::Environment& env
   require_file(script);
   if (!os::is_readable(script)) {
     throw Error(ExitCode::Usage, fmt::format("cannot run '{}': permission denied", script))
-        .fact("asked", script, "command line")
+        .fact("requested", script, "command line")
         .hint(fmt::format("chmod u+r {}", quote_for_shell(script)));
   }
   const auto python = os::find_program("python3", environment);
   if (!python) {
     throw Error(ExitCode::Usage, fmt::format("cannot run '{}': python3 not found", script))
-        .fact("looked in", os::find_variable(environment, "PATH").value_or(""), "PATH")
+        .fact("searched", os::find_variable(environment, "PATH").value_or(""), "PATH")
         .hint("activate the Python environment of the program first");
   }
   return python->string();
@@ -77,7 +77,7 @@ std::string require_python(const std::string& script, const os::Environment& env
   const fs::path here = fs::path(".") / name;
   std::error_code ignored;
   throw Error(ExitCode::Usage, fmt::format("cannot run '{}': no such program in PATH", name))
-      .fact("looked in", os::find_variable(environment, "PATH").value_or(""), "PATH")
+      .fact("searched", os::find_variable(environment, "PATH").value_or(""), "PATH")
       .hint(fs::exists(here, ignored)
                 ? here.string()
                 : fmt::format("the path of the program, for example ./{}", name));
@@ -89,7 +89,7 @@ bool is_free(const std::string& host, int port) {
   try {
     return os::is_port_free(host, port);
   } catch (Error& error) {
-    error.fact("asked", "--master-addr " + host, "command line");
+    error.fact("requested", "--master-addr " + host, "command line");
     error.hint("omit --master-addr: the workers of one machine then use 127.0.0.1");
     throw;
   }
@@ -113,14 +113,16 @@ std::string require_program(const std::vector<std::string>& command,
   }
   require_file(name);
   throw Error(ExitCode::Usage, fmt::format("cannot run '{}': it is not executable", name))
-      .fact("asked", name, "command line")
+      .fact("requested", name, "command line")
       .hint(fmt::format("chmod +x {}", quote_for_shell(name)));
 }
 
 void require_port(const std::string& host, int port) {
   if (!is_free(host, port)) {
     throw Error(ExitCode::Unavailable, fmt::format("cannot use port {}: it is in use", port))
-        .fact("asked", fmt::format("{}:{}", host.empty() ? "*" : host, port), "flag --master-port")
+        .fact("requested",
+              fmt::format("{}:{}", host.empty() ? "*" : host, port),
+              "flag --master-port")
         .fact("found", "another program listens there", "this machine")
         .hint("omit --master-port to use a free port");
   }
@@ -155,7 +157,7 @@ void keep_addresses(Join& join, const std::string& wanted) {
   if (kept.empty()) {
     throw Error(ExitCode::Usage,
                 fmt::format("'{}' is not an address or interface of this host", wanted))
-        .fact("asked", "--local-addr " + wanted, "command line")
+        .fact("requested", "--local-addr " + wanted, "command line")
         .fact("found", lockstep::join(all, ", "), "interfaces of this host")
         .hint("omit --local-addr: lockstep then finds a network that connects all nodes");
   }
@@ -205,12 +207,12 @@ std::vector<WorkerDevices> place_workers(const plan::NodeSpec& spec,
 // The argument goes directly behind the program and before its own arguments, where
 // torch.distributed.launch and deepspeed put it.
 std::vector<std::string> worker_arguments(const plan::NodeSpec& spec,
-                                          const contract::WorkerPlace& place) {
+                                          const contract::WorkerSpec& worker_spec) {
   std::vector<std::string> arguments = spec.command;
   if (!spec.local_rank_flag.empty()) {
     const auto behind = std::min(static_cast<size_t>(spec.program_word) + 1, arguments.size());
     arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(behind),
-                     fmt::format("{}={}", spec.local_rank_flag, place.local_rank));
+                     fmt::format("{}={}", spec.local_rank_flag, worker_spec.local_rank));
   }
   return arguments;
 }

@@ -42,6 +42,6 @@ std::vector<WorkerDevices> place_workers(const plan::NodeSpec& spec,
 
 // The program and its arguments, with --local_rank=N if the spec requires it.
 std::vector<std::string> worker_arguments(const plan::NodeSpec& spec,
-                                          const contract::WorkerPlace& place);
+                                          const contract::WorkerSpec& worker_spec);
 
 }  // namespace lockstep::supervisor

@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // About a minute of samples at the default interval of one second.
-constexpr size_t kMostWaiting = 64;
+constexpr size_t kMaxWaiting = 64;
 constexpr std::chrono::seconds kPatience(2);
 
 }  // namespace
@@ -40,7 +40,7 @@ struct SampleThread::Shared {
   void add(std::string line) {
     const std::lock_guard lock(mutex);
     lines.push_back(std::move(line));
-    if (lines.size() > kMostWaiting) {
+    if (lines.size() > kMaxWaiting) {
       lines.pop_front();
     }
     ring();

@@ -29,29 +29,27 @@ namespace {
 
 // Beyond 64 MiB of pipe buffers per user, the kernel makes new pipes tiny. The workers of a node
 // use at most a quarter of that, unless the default size of the kernel needs more.
-constexpr int kMostPipeBytes = 1 << 20;
+constexpr int kMaxPipeBytes = 1 << 20;
 constexpr int kUsualPipeBytes = 1 << 16;
 constexpr int kAllPipesBytes = 16 << 20;
 // The maximum per read(). A worker that floods its pipe gets one chunk per turn, like all others.
 constexpr size_t kChunkBytes = size_t{1} << 18;
 
 int pipe_bytes(int workers) {
-  return std::clamp(kAllPipesBytes / (2 * std::max(workers, 1)), kUsualPipeBytes, kMostPipeBytes);
+  return std::clamp(kAllPipesBytes / (2 * std::max(workers, 1)), kUsualPipeBytes, kMaxPipeBytes);
 }
 
 }  // namespace
 
-Worker::Worker(contract::WorkerPlace place,
+Worker::Worker(contract::WorkerSpec spec,
                LogFiles files,
                std::function<void(const std::string&)> tell_unwritten)
-    : place_(std::move(place)),
-      files_(std::move(files)),
-      tell_unwritten_(std::move(tell_unwritten)) {
+    : spec_(std::move(spec)), files_(std::move(files)), tell_unwritten_(std::move(tell_unwritten)) {
   for (size_t i = 0; i < channels_.size(); ++i) {
     Channel& channel = channels_.at(i);
     os::Pipe pipe = os::make_pipe();
-    if (pipe_bytes(place_.local_world_size) > kUsualPipeBytes) {
-      os::enlarge_pipe(pipe.out.number(), pipe_bytes(place_.local_world_size));
+    if (pipe_bytes(spec_.local_world_size) > kUsualPipeBytes) {
+      os::enlarge_pipe(pipe.out.number(), pipe_bytes(spec_.local_world_size));
     }
     os::set_nonblocking(pipe.out.number());
     channel.outer = std::move(pipe.out);
@@ -137,7 +135,7 @@ void Worker::take(Stream stream, std::string_view lines, LineSink& sink) {
     append(log, lines);
   }
   if (channel(stream).is_shown) {
-    sink.take_lines(place_.rank, stream, lines);
+    sink.take_lines(spec_.rank, stream, lines);
   }
   if (metrics_) {
     if (std::string found = metrics_->find(lines); !found.empty()) {
@@ -159,7 +157,7 @@ bool Worker::read(Stream stream, LineSink& sink) {
     take(stream, lines, sink);
   }
   if (output.status && from.is_shown) {
-    sink.take_status(place_.rank, *output.status);
+    sink.take_status(spec_.rank, *output.status);
   }
   if (result == os::ReadResult::End) {
     take(stream, from.splitter.finish(), sink);
@@ -172,7 +170,7 @@ void Worker::finish_streams(LineSink& sink) {
   for (const Stream stream : {Stream::Out, Stream::Err}) {
     Channel& from = channel(stream);
     // The limit on turns ends the loop if another process keeps writing to the pipe.
-    for (int turns = 0; from.outer.is_open() && turns < 2 * kMostPipeBytes / kUsualPipeBytes;
+    for (int turns = 0; from.outer.is_open() && turns < 2 * kMaxPipeBytes / kUsualPipeBytes;
          ++turns) {
       if (!read(stream, sink)) {
         break;
@@ -185,7 +183,7 @@ void Worker::finish_streams(LineSink& sink) {
 }
 
 void Worker::log_unprinted_error() {
-  if (const auto error = contract::find_unprinted_error(place_.error_file)) {
+  if (const auto error = contract::find_unprinted_error(spec_.error_file)) {
     const std::string lines = fmt::format("\nlockstep: error: {}\n", *error);
     const auto add = [&](Log& log) {
       append(log, lines.substr(log.is_line_open ? 0 : 1));

@@ -26,7 +26,7 @@ class Worker {
   // Creates the pipes; adopt() adds the process. `tell_unwritten` is called with an error message
   // whenever a log cannot be written. When there is space again, the log continues after a line
   // that marks the gap.
-  Worker(contract::WorkerPlace place,
+  Worker(contract::WorkerSpec spec,
          LogFiles files,
          std::function<void(const std::string&)> tell_unwritten);
 
@@ -66,7 +66,7 @@ class Worker {
   // The exit status of the process, returned once, when the exit is noticed.
   std::optional<os::ExitStatus> find_new_exit();
 
-  const contract::WorkerPlace& place() const { return place_; }
+  const contract::WorkerSpec& spec() const { return spec_; }
   bool has_process() const { return process_.has_value(); }
   bool is_running() const { return process_.has_value() && !has_ended_; }
   int pid() const { return process_ ? process_->pid() : 0; }
@@ -107,7 +107,7 @@ class Worker {
   void log_unprinted_error();
   void take(Stream stream, std::string_view lines, LineSink& sink);
 
-  contract::WorkerPlace place_;
+  contract::WorkerSpec spec_;
   LogFiles files_;
   std::function<void(const std::string&)> tell_unwritten_;
   Log log_;

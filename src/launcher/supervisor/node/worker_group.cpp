@@ -110,17 +110,17 @@ void WorkerGroup::start() {
   });
   const bool has_fork_server =
       !is_bound && spec.workers > 1 && program_takes_fork_offer(executable_);
-  for (contract::WorkerPlace place : spec.places()) {
-    place.error_file = run.error(spec.first.attempt, place.rank).string();
+  for (contract::WorkerSpec worker_spec : spec.worker_specs()) {
+    worker_spec.error_file = run.error(spec.first.attempt, worker_spec.rank).string();
     // An earlier run in the same directory may have left a file. Removed before the worker starts,
     // which may write its own at once.
     std::error_code gone;
-    std::filesystem::remove(place.error_file, gone);
-    place.roce_gid_index = gid_index;
+    std::filesystem::remove(worker_spec.error_file, gone);
+    worker_spec.roce_gid_index = gid_index;
     workers_.emplace_back(
-        place, log_files(spec.output, place), [this](const std::string& sentence) {
-          if (!has_told_unwritten_) {
-            has_told_unwritten_ = true;
+        worker_spec, log_files(spec.output, worker_spec), [this](const std::string& sentence) {
+          if (!has_reported_unwritten_) {
+            has_reported_unwritten_ = true;
             report_(Unwritten{.sentence = sentence});
           }
         });
@@ -143,7 +143,7 @@ void WorkerGroup::listen(Worker& worker) {
   if (options_.spec.metrics.empty()) {
     return;
   }
-  const int rank = worker.place().rank;
+  const int rank = worker.spec().rank;
   worker.listen(MetricFinder(rank, options_.spec.metrics), [this, rank](std::string found) {
     report_(Recorded{.kind = Recorded::Kind::Metrics, .number = rank, .lines = std::move(found)});
   });
@@ -153,13 +153,13 @@ void WorkerGroup::listen(Worker& worker) {
 // never reports its end.
 void WorkerGroup::start_one(Worker& worker, const WorkerDevices& devices) {
   os::Environment environment =
-      plan::worker_environment(options_.spec, worker.place(), options_.environment);
+      plan::worker_environment(options_.spec, worker.spec(), options_.environment);
   if (!devices.gpus.empty()) {
     environment.insert_or_assign("CUDA_VISIBLE_DEVICES", devices.gpus);
   }
-  visible_gpus_[worker.place().rank] = os::find_variable(environment, "CUDA_VISIBLE_DEVICES");
+  visible_gpus_[worker.spec().rank] = os::find_variable(environment, "CUDA_VISIBLE_DEVICES");
   worker.adopt(os::start({.executable = executable_,
-                          .arguments = worker_arguments(options_.spec, worker.place()),
+                          .arguments = worker_arguments(options_.spec, worker.spec()),
                           .environment = std::move(environment),
                           .stdout_fd = worker.stdout_fd(),
                           .stderr_fd = worker.stderr_fd(),
@@ -186,11 +186,11 @@ void WorkerGroup::start_fork_server() {
   std::vector<int> inherited = {handover.in.number()};
   std::vector<os::Environment> own;
   for (const Worker& worker : workers_) {
-    own.push_back(plan::worker_environment(options_.spec, worker.place(), options_.environment));
-    visible_gpus_[worker.place().rank] = os::find_variable(own.back(), "CUDA_VISIBLE_DEVICES");
+    own.push_back(plan::worker_environment(options_.spec, worker.spec(), options_.environment));
+    visible_gpus_[worker.spec().rank] = os::find_variable(own.back(), "CUDA_VISIBLE_DEVICES");
   }
   os::Environment own_environment = in_common(own);
-  for (const auto& [name, value] : contract::to_environment(workers_.front().place())) {
+  for (const auto& [name, value] : contract::to_environment(workers_.front().spec())) {
     own_environment.erase(name);  // the fork server has no rank
   }
   for (size_t i = 0; i < workers_.size(); ++i) {
@@ -198,7 +198,7 @@ void WorkerGroup::start_fork_server() {
       return own_environment.contains(entry.first);
     });
     const Worker& worker = workers_[i];
-    offer.workers.push_back({.rank = worker.place().rank,
+    offer.workers.push_back({.rank = worker.spec().rank,
                              .stdout_fd = worker.stdout_fd(),
                              .stderr_fd = worker.stderr_fd(),
                              .variables = std::move(own[i])});
@@ -280,7 +280,7 @@ void WorkerGroup::take_exits() {
     const int fd = worker.process_fd();
     if (const auto status = worker.find_new_exit()) {
       reactor_.forget(fd);
-      const ProcessId process = ProcessId::worker(worker.place().rank);
+      const ProcessId process = ProcessId::worker(worker.spec().rank);
       statuses_[process] = *status;
       report_(Exited{.attempt = options_.spec.first.attempt,
                      .process = process,
@@ -323,7 +323,7 @@ void WorkerGroup::take_handover() {
     const int64_t rank = is_pair ? find_integer(words[0]).value_or(-1) : -1;
     const int64_t pid = is_pair ? find_integer(words[1]).value_or(-1) : -1;
     const auto worker = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& one) {
-      return rank == one.place().rank && !one.has_process();
+      return rank == one.spec().rank && !one.has_process();
     });
     if (worker != workers_.end() && pid > 0) {
       worker->adopt(os::Child(static_cast<int>(pid)));
@@ -450,7 +450,7 @@ std::vector<cluster::WatchedWorker> WorkerGroup::watched() const {
   std::vector<cluster::WatchedWorker> running;
   for (const Worker& worker : workers_) {
     if (worker.is_running()) {
-      const int rank = worker.place().rank;
+      const int rank = worker.spec().rank;
       running.push_back(
           {.rank = rank, .pid = worker.pid(), .visible_gpus = visible_gpus_.at(rank)});
     }
@@ -468,16 +468,16 @@ ProcessId WorkerGroup::fork_server_id() const {
 Failure WorkerGroup::explain(ProcessId process) const {
   const bool is_fork_server = !process.is_worker();
   const auto found = std::find_if(workers_.begin(), workers_.end(), [process](const Worker& one) {
-    return ProcessId::worker(one.place().rank) == process;
+    return ProcessId::worker(one.spec().rank) == process;
   });
   const Worker& worker = found == workers_.end() ? workers_.front() : *found;
   Failure failure;
   failure.who = is_fork_server ? fmt::format("the fork server of ranks {}-{}",
-                                             workers_.front().place().rank,
-                                             workers_.back().place().rank)
+                                             workers_.front().spec().rank,
+                                             workers_.back().spec().rank)
                                : fmt::format("rank {}", process.number);
-  failure.rank = worker.place().rank;
-  failure.local_rank = worker.place().local_rank;
+  failure.rank = worker.spec().rank;
+  failure.local_rank = worker.spec().local_rank;
   failure.node = options_.spec.first.node;
   failure.pid = is_fork_server ? fork_server_pid_ : worker.pid();
   failure.attempt = options_.spec.first.attempt;
@@ -487,9 +487,9 @@ Failure WorkerGroup::explain(ProcessId process) const {
   failure.note = is_fork_server ? "it exited before all workers were forked and handed over" : "";
   failure.log = worker.log();
   add_last_output(failure,
-                  {.error_file = worker.place().error_file,
+                  {.error_file = worker.spec().error_file,
                    .log_begin = worker.log_begin(),
-                   .most = kLastLines});
+                   .maximum = kLastLines});
   return failure;
 }
 

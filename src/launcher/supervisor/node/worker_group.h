@@ -100,7 +100,7 @@ class WorkerGroup {
   bool may_have_exits_ = false;
   bool is_stopping_ = false;
   bool is_over_ = false;
-  bool has_told_unwritten_ = false;
+  bool has_reported_unwritten_ = false;
   int left_behind_ = 0;
   std::optional<os::Child> fork_server_;
   int fork_server_pid_ = 0;

@@ -15,17 +15,17 @@ class WriteFaults {
 
   // "cannot write FILE: No space left on device"
   void take(const std::string& sentence) {
-    if (!has_told_) {
-      has_told_ = true;
+    if (!has_reported_) {
+      has_reported_ = true;
       say_(sentence + "; the run continues, but its logs, events and state may be incomplete");
     }
   }
 
-  bool has_told() const { return has_told_; }
+  bool has_reported() const { return has_reported_; }
 
  private:
   std::function<void(const std::string&)> say_;
-  bool has_told_ = false;
+  bool has_reported_ = false;
 };
 
 }  // namespace lockstep::supervisor

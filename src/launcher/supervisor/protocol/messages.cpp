@@ -26,11 +26,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
 }  // namespace lockstep::cluster
 
 namespace lockstep::contract {
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StreamRule, otherwise, by_local)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StreamRule, fallback, by_local)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
     OutputRules, log_dir, redirects, tee, local_ranks_filter, output_filename)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Metric, name, pattern)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerPlace,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerSpec,
                                    rank,
                                    world_size,
                                    local_rank,

@@ -103,7 +103,7 @@ void ProbeListener::accept_some(ProbeClock::time_point now) {
     if (is_finished_with(pending)) {
       continue;
     }
-    if (pending_.size() == kMostPending) {
+    if (pending_.size() == kMaxPending) {
       pending_.erase(pending_.begin());
     }
     const auto entry = pending_.emplace(next_token_++, std::move(pending)).first;
@@ -162,10 +162,10 @@ void Prober::take(ProbeClock::time_point now) {
   start_more(now);
 }
 
-// most_at_once bounds the descriptors of this process and the backlog of the listeners: there is
+// max_at_once bounds the descriptors of this process and the backlog of the listeners: there is
 // one probe per pair of nodes and network.
 void Prober::start_more(ProbeClock::time_point now) {
-  while (next_ < targets_.size() && flights_.size() < options_.most_at_once) {
+  while (next_ < targets_.size() && flights_.size() < options_.max_at_once) {
     Flight flight;
     flight.started = now;
     const int fault = launch(next_, flight);

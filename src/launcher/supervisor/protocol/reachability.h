@@ -36,13 +36,13 @@ inline constexpr size_t kProbeBytes = kProbeNonceBytes + kProbeTagBytes;
 
 // Answers the probes of the agents of this run, on all addresses of this machine.
 //
-// A connection is closed if it sends something else, or nothing for kPatience. At most kMostPending
+// A connection is closed if it sends something else, or nothing for kPatience. At most kMaxPending
 // connections are open.
 class ProbeListener {
  public:
   explicit ProbeListener(const ProbeSecret& secret);
 
-  static constexpr size_t kMostPending = 64;
+  static constexpr size_t kMaxPending = 64;
   static constexpr std::chrono::seconds kPatience{2};
 
   void take(ProbeClock::time_point now = ProbeClock::now());
@@ -76,7 +76,7 @@ struct ProberOptions {
   // Timeout of a probe. The connection is opened again after half of it, in case the first packet
   // was lost.
   std::chrono::milliseconds timeout{1000};
-  size_t most_at_once = 256;
+  size_t max_at_once = 256;
 };
 
 // Tries to reach all targets in parallel.

@@ -212,7 +212,7 @@ class Ddp final : public Strategy {
       }
     }
     throw Error(ExitCode::Usage, "cannot finish the step: the graph differs from the first step")
-        .fact("asked", "--static-graph", "command line")
+        .fact("requested", "--static-graph", "command line")
         .fact("changed", quote_some(changed), fmt::format("rank {}", communicator_.rank()))
         .hint("--find-unused-parameters instead of --static-graph");
   }
@@ -259,7 +259,7 @@ class Ddp final : public Strategy {
 std::unique_ptr<Strategy> make_ddp(Communicator& communicator, const StrategyOptions& options) {
   if (options.static_graph && options.uneven) {
     throw Error(ExitCode::Usage, "--static-graph does not support uneven inputs")
-        .fact("asked", "static_graph and uneven", "StrategyOptions")
+        .fact("requested", "static_graph and uneven", "StrategyOptions")
         .hint("drop --static-graph: a worker without batches has a different graph");
   }
   return std::make_unique<Ddp>(communicator, options);

@@ -57,7 +57,7 @@ bool is_finite(const torch::Tensor& tensor) {
 PowerSgd::PowerSgd(const std::vector<torch::Tensor>& parameters, int rank) : rank_(rank) {
   if (rank < 1) {
     throw Error(ExitCode::Usage, fmt::format("--powersgd-rank must be at least 1, not {}", rank))
-        .fact("asked", fmt::format("--powersgd-rank {}", rank), "command line")
+        .fact("requested", fmt::format("--powersgd-rank {}", rank), "command line")
         .hint("--powersgd-rank 1");
   }
   uint64_t number = 0;

@@ -140,7 +140,7 @@ std::optional<Setting> Autotune::step(int64_t bytes, Clock::time_point now) {
                         score)
          << std::flush;
   }
-  if (static_cast<int>(tried_.size()) >= options_.autotune_most_samples) {
+  if (static_cast<int>(tried_.size()) >= options_.autotune_max_samples) {
     const auto best = std::max_element(scores_.begin(), scores_.end()) - scores_.begin();
     setting_ = tried_[static_cast<size_t>(best)];
     is_done_ = true;

@@ -11,7 +11,7 @@
 
 namespace lockstep::strategy::horovod {
 
-// Tensors that all workers have negotiated before. A place number stands for name, shape, type and
+// Tensors that all workers have negotiated before. A slot number stands for name, shape, type and
 // operation, so that a later cycle needs no names.
 //
 // Invariant: the cache is equal on all workers at the beginning of each cycle, although its content
@@ -22,18 +22,18 @@ class ResponseCache {
  public:
   explicit ResponseCache(int64_t capacity) : capacity_(static_cast<size_t>(capacity)) {}
 
-  // Places are numbered 0 .. places()-1. Places can be free. The number of places never shrinks.
-  size_t places() const { return slots_.size(); }
-  const std::optional<Signature>& at(size_t place) const { return slots_[place].tensor; }
+  // Slots are numbered 0 .. slots()-1. Slots can be free. The number of slots never shrinks.
+  size_t slots() const { return slots_.size(); }
+  const std::optional<Signature>& at(size_t slot) const { return slots_[slot].tensor; }
 
   std::optional<size_t> find(const std::string& name) const;
 
-  // Uses the lowest free place, or evicts the least recently used tensor of a full cache. Counts as
-  // a use. A name that is already present keeps its place. Does nothing if the capacity is 0.
+  // Uses the lowest free slot, or evicts the least recently used tensor of a full cache. Counts as
+  // a use. A name that is already present keeps its slot. Does nothing if the capacity is 0.
   void insert(const Signature& tensor);
 
-  void touch(size_t place) { slots_[place].used = ++clock_; }
-  void erase(size_t place);
+  void touch(size_t slot) { slots_[slot].used = ++clock_; }
+  void erase(size_t slot);
 
  private:
   struct Slot {
@@ -41,12 +41,12 @@ class ResponseCache {
     uint64_t used = 0;
   };
 
-  size_t free_place();
+  size_t free_slot();
 
   size_t capacity_;
   uint64_t clock_ = 0;
   std::vector<Slot> slots_;
-  std::map<std::string, size_t, std::less<>> places_;
+  std::map<std::string, size_t, std::less<>> by_name_;
 };
 
 }  // namespace lockstep::strategy::horovod

@@ -19,21 +19,21 @@ Engine::Clock::duration to_duration(double seconds) {
   return duration_cast<Engine::Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// The vote of one cycle, for a response cache with `places` places:
+// The vote of one cycle, for a response cache with `slots` slots:
 //
-//   byte   0          1                     1 + places              1 + 2 * places
-//          | no news  | state of each place | empty, of each place  |
-//          | 1 byte   | 1 byte per place    | 1 byte per place      |
+//   byte   0          1                    1 + slots              1 + 2 * slots
+//          | no news  | state of each slot | empty, of each slot  |
+//          | 1 byte   | 1 byte per slot    | 1 byte per slot      |
 //
 // - no news (kNoNews): 0 if this worker has something for the coordinator, otherwise 1.
-// - state: a Vote on the tensor of this place.
+// - state: a Vote on the tensor of this slot.
 // - empty: 1 if this worker has no gradient for the tensor, otherwise 0.
 //
 // The votes of all workers are combined with an element-wise minimum. The values are chosen so that
 // the minimum is the decision:
 //
 //   no news   0 if any worker has news: a negotiation with the coordinator follows
-//   state     kChanged if the tensor changed or stalled on any worker: all erase the place
+//   state     kChanged if the tensor changed or stalled on any worker: all erase the slot
 //             kNotReady if it is not ready on some worker: it stays for a later cycle
 //             kReady only if it is ready on all workers: it is reduced in this cycle
 //   empty     1 only if no worker has a gradient: the tensor is finished without a reduction
@@ -225,7 +225,7 @@ bool Engine::cycle() {
   channel_->all_reduce(votes, Reduction::Min);
   const std::vector<uint8_t> all(votes.data_ptr<uint8_t>(),
                                  votes.data_ptr<uint8_t>() + votes.numel());
-  LOCKSTEP_CHECK(all.size() == kFlags + 2 * cache_.places());
+  LOCKSTEP_CHECK(all.size() == kFlags + 2 * cache_.slots());
   std::vector<Response> responses = count_votes(all);
   const bool is_full = all[kNoNews] == 0;
   if (is_full) {
@@ -263,13 +263,13 @@ Engine::News Engine::take_news() {
 }
 
 bool Engine::waits_for_coordinator(const Pending& pending) const {
-  const auto place = cache_.find(pending.tensor.name);
-  return !place || cache_.at(*place) != pending.tensor || pending.is_stalled;
+  const auto slot = cache_.find(pending.tensor.name);
+  return !slot || cache_.at(*slot) != pending.tensor || pending.is_stalled;
 }
 
 std::vector<uint8_t> Engine::vote(const News& news) {
-  const size_t places = cache_.places();
-  std::vector<uint8_t> votes(kFlags + 2 * places, 1);
+  const size_t slots = cache_.slots();
+  std::vector<uint8_t> votes(kFlags + 2 * slots, 1);
   bool has_news = news.wants_join || news.wants_leave || news.setting.has_value();
   // A tensor needs the coordinator if it is not in the cache, if its signature has changed, or if
   // it has waited for too long. In the last case it is treated as changed: only the coordinator
@@ -288,14 +288,14 @@ std::vector<uint8_t> Engine::vote(const News& news) {
     has_news = has_news || coordinator_->find_shutdown(last_cycle_).has_value();
   }
   votes[kNoNews] = has_news ? 0 : 1;
-  for (size_t place = 0; place < places; ++place) {
-    uint8_t& state = votes[kFlags + place];
-    uint8_t& nothing = votes[kFlags + places + place];
-    if (!cache_.at(place)) {
+  for (size_t slot = 0; slot < slots; ++slot) {
+    uint8_t& state = votes[kFlags + slot];
+    uint8_t& nothing = votes[kFlags + slots + slot];
+    if (!cache_.at(slot)) {
       state = kNotReady;
       continue;
     }
-    const auto found = pending_.find(cache_.at(place)->name);
+    const auto found = pending_.find(cache_.at(slot)->name);
     if (found == pending_.end()) {
       // A worker that has joined contributes zeros to everything.
       state = is_joined_ ? kReady : kNotReady;
@@ -308,20 +308,20 @@ std::vector<uint8_t> Engine::vote(const News& news) {
   return votes;
 }
 
-// Applies the combined vote. Ready tensors are returned in the order of their places, which is
+// Applies the combined vote. Ready tensors are returned in the order of their slots, which is
 // equal on all workers.
 std::vector<Response> Engine::count_votes(const std::vector<uint8_t>& votes) {
   std::vector<Response> ready;
-  const size_t places = cache_.places();
-  for (size_t place = 0; place < places; ++place) {
-    const uint8_t state = votes[kFlags + place];
+  const size_t slots = cache_.slots();
+  for (size_t slot = 0; slot < slots; ++slot) {
+    const uint8_t state = votes[kFlags + slot];
     if (state == kChanged) {
-      cache_.erase(place);
+      cache_.erase(slot);
     } else if (state == kReady) {
       ready.push_back({.kind = Response::Kind::Reduce,
-                       .tensor = *cache_.at(place),
-                       .empty = votes[kFlags + places + place] == 1});
-      cache_.touch(place);
+                       .tensor = *cache_.at(slot),
+                       .empty = votes[kFlags + slots + slot] == 1});
+      cache_.touch(slot);
     }
   }
   return ready;
@@ -358,7 +358,7 @@ std::vector<Request> Engine::make_requests(const News& news) {
 // Responses are inserted into the cache in the order of the broadcast, so that all caches stay
 // equal.
 //
-// make_requests() runs after count_votes() of the same cycle. A place that was erased by the vote
+// make_requests() runs after count_votes() of the same cycle. A slot that was erased by the vote
 // of another worker is therefore requested again at once by every worker that has the tensor ready.
 std::vector<Response> Engine::negotiate(const News& news) {
   const std::vector<std::string> texts = channel_->all_gather_bytes(encode(make_requests(news)));

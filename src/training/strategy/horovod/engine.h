@@ -47,7 +47,7 @@ struct EngineCounts {
 // The thread works in cycles. All workers execute the same sequence of cycles, because each cycle
 // begins with a collective:
 //
-// - Vote. An all-reduce (minimum) of one byte per flag and two bytes per place of the response
+// - Vote. An all-reduce (minimum) of one byte per flag and two bytes per slot of the response
 //   cache. It shows which known tensors are ready on all workers, without names. The layout is
 //   drawn in engine.cpp.
 // - Negotiation, only if a worker has news: a tensor that is not in the cache or has changed, a

@@ -51,27 +51,27 @@ class Variables {
     }
   }
 
-  void whole(const char* name, int64_t least, int64_t& into) const {
-    const std::string expected = fmt::format("a whole number of at least {}", least);
+  void whole(const char* name, int64_t minimum, int64_t& into) const {
+    const std::string expected = fmt::format("a whole number of at least {}", minimum);
     int64_t number = 0;
     if (read(name, expected, number)) {
-      require(number >= least, name, expected);
+      require(number >= minimum, name, expected);
       into = number;
     }
   }
 
-  void whole(const char* name, int least, int& into) const {
+  void whole(const char* name, int minimum, int& into) const {
     int64_t number = into;
-    whole(name, least, number);
+    whole(name, minimum, number);
     require(number <= 1'000'000, name, "a whole number of at most 1000000");
     into = static_cast<int>(number);
   }
 
-  void number(const char* name, double least, double& into) const {
-    const std::string expected = fmt::format("a number of at least {:g}", least);
+  void number(const char* name, double minimum, double& into) const {
+    const std::string expected = fmt::format("a number of at least {:g}", minimum);
     double value = 0;
     if (read(name, expected, value)) {
-      require(std::isfinite(value) && value >= least, name, expected);
+      require(std::isfinite(value) && value >= minimum, name, expected);
       into = value;
     }
   }
@@ -137,7 +137,7 @@ HorovodOptions with_environment(HorovodOptions options, const os::Environment& e
   variables.text("HOROVOD_AUTOTUNE_LOG", options.autotune_log);
   variables.whole("HOROVOD_AUTOTUNE_WARMUP_SAMPLES", 0, options.autotune_warmup_samples);
   variables.whole("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", 1, options.autotune_steps_per_sample);
-  variables.whole("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", 1, options.autotune_most_samples);
+  variables.whole("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", 1, options.autotune_max_samples);
   variables.number("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", 0, options.autotune_noise);
   // In Horovod, DYNAMIC waits for hvd.start_timeline(), which has no counterpart here.
   if (options.timeline == "DYNAMIC") {
@@ -163,14 +163,14 @@ void require_sense(const StrategyOptions& options, int workers) {
   const std::vector<std::string> reductions = {"average", "sum", "adasum"};
   if (std::find(reductions.begin(), reductions.end(), horovod.reduction) == reductions.end()) {
     throw Error(ExitCode::Usage, fmt::format("unknown reduction '{}'", horovod.reduction))
-        .fact("asked", fmt::format("--reduction {}", horovod.reduction), "command line")
+        .fact("requested", fmt::format("--reduction {}", horovod.reduction), "command line")
         .fact("available", join(reductions, ", "))
         .hint(fmt::format("--reduction {}",
                           find_closest(horovod.reduction, reductions).value_or("average")));
   }
   if (options.compression == Compression::PowerSgd) {
     throw Error(ExitCode::Usage, "-s horovod does not support PowerSGD")
-        .fact("asked", "--compression powersgd", "command line")
+        .fact("requested", "--compression powersgd", "command line")
         .hint("-s ddp --compression powersgd, or --compression bf16");
   }
   // adasum_tree() combines pairs. (workers & (workers - 1)) clears the lowest bit and is 0 for
@@ -179,7 +179,7 @@ void require_sense(const StrategyOptions& options, int workers) {
   if (is_adasum && (workers & (workers - 1)) != 0) {
     throw Error(ExitCode::Usage,
                 fmt::format("Adasum needs 2, 4, 8, 16 ... workers, not {}", workers))
-        .fact("asked", "--reduction adasum", "command line")
+        .fact("requested", "--reduction adasum", "command line")
         .fact("expected", "2, 4, 8, 16 ... workers")
         .hint("another number of workers, or --reduction average");
   }
@@ -187,7 +187,7 @@ void require_sense(const StrategyOptions& options, int workers) {
     throw Error(ExitCode::Usage,
                 fmt::format("--gradient-predivide-factor cannot be used with --reduction {}",
                             horovod.reduction))
-        .fact("asked",
+        .fact("requested",
               fmt::format("--gradient-predivide-factor {:g}", horovod.predivide_factor),
               "command line")
         .hint("--reduction average");

@@ -40,7 +40,7 @@ Compression parse_compression(std::string_view name) {
     names.emplace_back(name_of(each));
   }
   throw Error(ExitCode::Usage, fmt::format("unknown gradient compression '{}'", name))
-      .fact("asked", fmt::format("--compression {}", name), "command line")
+      .fact("requested", fmt::format("--compression {}", name), "command line")
       .fact("available", join(names, ", "))
       .hint(fmt::format("--compression {}", find_closest(name, names).value_or("bf16")));
 }

@@ -95,7 +95,7 @@ Exchange::Future Exchange::start(Task task) {
     waiting_.push_back(std::move(call));
     return future;
   }
-  if (runs_beside()) {
+  if (runs_concurrently()) {
     CommunicatorAccess::calls(communicator_).hand_over();
   }
   if (queue_ != nullptr) {

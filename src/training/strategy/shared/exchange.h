@@ -41,7 +41,7 @@ class Exchange {
   void wait(const Future& future);
 
   // Whether exchanges overlap with the computation.
-  bool runs_beside() const { return queue_ != nullptr || side_.has_value(); }
+  bool runs_concurrently() const { return queue_ != nullptr || side_.has_value(); }
 
   // After hold(), start() only queues. release() executes the queued exchanges and ends the hold.
   void hold() { held_ = true; }

@@ -249,7 +249,7 @@ SyncBatchNorm::SyncBatchNorm(Communicator& communicator, const StrategyOptions& 
   }
   if (options.uneven) {
     throw Error(ExitCode::Usage, "--sync-batchnorm does not support uneven inputs")
-        .fact("asked", "sync_batchnorm and uneven", "StrategyOptions")
+        .fact("requested", "sync_batchnorm and uneven", "StrategyOptions")
         .hint("drop --sync-batchnorm, or give every worker the same number of batches");
   }
   replace_operators();

@@ -19,7 +19,7 @@ int UnevenInputs::shadow_others(const torch::nn::Module& model,
                                 const std::function<void()>& shadow_step) {
   if (!is_uneven_) {
     throw Error(ExitCode::Usage, "cannot join: this strategy does not allow uneven inputs")
-        .fact("asked", "uneven = false", "StrategyOptions")
+        .fact("requested", "uneven = false", "StrategyOptions")
         .hint("StrategyOptions{.uneven = true}");
   }
   while (begin(model, false)) {

@@ -213,7 +213,7 @@ void ParameterCache::follow(size_t index) {
     return;
   }
   ++position_;
-  if (exchange_.runs_beside()) {
+  if (exchange_.runs_concurrently()) {
     prefetch();
   }
 }

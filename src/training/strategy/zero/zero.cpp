@@ -40,7 +40,7 @@ void require_possible(const StrategyOptions& options) {
   }
   if (options.compression != Compression::None) {
     throw Error(ExitCode::Usage, "-s deepspeed does not support --compression")
-        .fact("asked", fmt::format("--compression {}", name_of(options.compression)))
+        .fact("requested", fmt::format("--compression {}", name_of(options.compression)))
         .hint("\"communication_data_type\": \"bf16\" in ds_config.json, or -s ddp");
   }
   if (options.uneven && stage == 3) {
@@ -111,10 +111,10 @@ class Zero final : public Strategy {
     return result;
   }
 
-  StepResult step(const StepOptions& asked) override {
+  StepResult step(const StepOptions& requested) override {
     const CallScope scope = communicator_.enter("the optimizer step");
     await_reductions();
-    const StepOptions options = options_.uneven ? agree(asked) : asked;
+    const StepOptions options = options_.uneven ? agree(requested) : requested;
     const bool needs_norm = options.check_finite || options.clip_norm > 0 || options.wants_norm;
     const Sums sums = add_up(needs_norm);
     StepResult result;
@@ -202,7 +202,7 @@ class Zero final : public Strategy {
   }
 
  private:
-  struct Place {
+  struct ParameterLocation {
     size_t index;  // in flat_parameters_
     size_t member;
   };
@@ -219,7 +219,7 @@ class Zero final : public Strategy {
           std::move(plan), options_.zero, communicator_.rank(), communicator_.size());
       const FlatParameter& flat = flat_parameters_.back();
       for (size_t i = 0; flat.plan().trained && i < flat.plan().members.size(); ++i) {
-        places_.push_back({.index = flat_parameters_.size() - 1, .member = i});
+        locations_.push_back({.index = flat_parameters_.size() - 1, .member = i});
         trained_.push_back(flat.plan().members[i].parameter);
       }
     }
@@ -268,12 +268,12 @@ class Zero final : public Strategy {
       return;
     }
     try {
-      const Place& place = places_[parameter];
-      await(place.index);
-      flat_parameters_[place.index].take_gradient(place.member);
+      const ParameterLocation& location = locations_[parameter];
+      await(location.index);
+      flat_parameters_[location.index].take_gradient(location.member);
       has_gradient_[parameter] = true;
       if (reduces_now_) {
-        reduce_ready(place.index);
+        reduce_ready(location.index);
       }
     } catch (...) {
       fault_ = std::current_exception();
@@ -347,14 +347,14 @@ class Zero final : public Strategy {
 
   // Options and learning rates of this step, from the first worker that still trains. A worker that
   // has joined does not know them.
-  StepOptions agree(const StepOptions& asked) {
+  StepOptions agree(const StepOptions& requested) {
     std::vector<double> values = learning_rates(optimizer_->get());
     values.insert(values.end(),
-                  {asked.clip_norm,
-                   asked.loss_scale,
-                   asked.check_finite ? 1.0 : 0.0,
-                   asked.wants_norm ? 1.0 : 0.0,
-                   asked.wants_late_norm ? 1.0 : 0.0});
+                  {requested.clip_norm,
+                   requested.loss_scale,
+                   requested.check_finite ? 1.0 : 0.0,
+                   requested.wants_norm ? 1.0 : 0.0,
+                   requested.wants_late_norm ? 1.0 : 0.0});
     torch::Tensor all = torch::tensor(values, torch::kFloat64);
     exchange_->channel().broadcast(all, uneven_inputs_->first_active_rank());
     values.assign(all.data_ptr<double>(), all.data_ptr<double>() + all.numel());
@@ -476,7 +476,7 @@ class Zero final : public Strategy {
 
   std::deque<FlatParameter> flat_parameters_;  // a deque keeps references to elements valid
   std::vector<torch::Tensor> trained_;         // in the order of flat_parameters_
-  std::vector<Place> places_;                  // place of each trained parameter
+  std::vector<ParameterLocation> locations_;   // of each trained parameter
   std::vector<bool> has_gradient_;             // by trained parameter, in the current step
   std::exception_ptr fault_;                   // first exception of a hook or of gathering
 

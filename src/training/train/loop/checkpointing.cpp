@@ -163,7 +163,7 @@ Checkpointing::~Checkpointing() {
 // Also finds out whether all workers see the same directory: rank 0 writes a file with a random
 // name and the others look for it. If so, every worker writes its own part of a checkpoint.
 void Checkpointing::prepare() {
-  if (options_.saves || session_.flags.resume != "none" || session_.placement.place.attempt > 0) {
+  if (options_.saves || session_.flags.resume != "none" || session_.placement.worker.attempt > 0) {
     description_ = describe_optimizer(optimizer_, collect_model(model_));
   }
   if (!options_.saves) {
@@ -203,7 +203,7 @@ int Checkpointing::writers() const {
 // Runs on rank 0 only, so that all workers resume from the same checkpoint.
 std::string Checkpointing::find_directory() const {
   const std::string& wanted = session_.flags.resume;
-  const bool restarted = session_.placement.place.attempt > 0;
+  const bool restarted = session_.placement.worker.attempt > 0;
   // A restart continues with the checkpoints of this run, regardless of --resume.
   const bool has_own = restarted && !list_checkpoints(session_.run_dir.checkpoints()).empty();
   if (wanted != "auto" && wanted != "none" && !has_own) {
@@ -405,11 +405,11 @@ void Checkpointing::save(const CheckpointState& state,
     finished_ = std::chrono::steady_clock::now();
     return;
   }
-  checkpoint::GangSave save{.root = root,
-                            .partial = checkpoint::partial_path(root, state.step, token),
-                            .state = state,
-                            .rank = rank,
-                            .writers = writers()};
+  checkpoint::ShardedSave save{.root = root,
+                               .partial = checkpoint::partial_path(root, state.step, token),
+                               .state = state,
+                               .rank = rank,
+                               .writers = writers()};
   save.state.optimizer = description_;
   done_ = false;
   failure_ = nullptr;
@@ -418,7 +418,7 @@ void Checkpointing::save(const CheckpointState& state,
 
 // Runs in the writing thread. No exception may leave it; settle() rethrows on the training thread.
 // done_ is set last: a thread that reads it as true also sees failure_ and finished_.
-void Checkpointing::write(const checkpoint::GangSave& save) {
+void Checkpointing::write(const checkpoint::ShardedSave& save) {
   try {
     checkpoint::write_shard(save, snapshot_);
     if (save.rank == 0) {

@@ -99,7 +99,7 @@ class Checkpointing {
   std::vector<TensorPiece> random_pieces() const;
   // Creates the directory on rank 0. Returns its random token, the same on all workers.
   std::string begin_draft(int64_t step);
-  void write(const checkpoint::GangSave& save);
+  void write(const checkpoint::ShardedSave& save);
   void begin_pruning(const std::filesystem::path& root);
   void wait_for_pruning();
   int writers() const;

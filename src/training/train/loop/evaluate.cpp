@@ -13,7 +13,7 @@ namespace lockstep::train {
 namespace {
 
 // The maximum over all workers.
-int64_t most_steps(Communicator& communicator, int64_t mine) {
+int64_t max_steps(Communicator& communicator, int64_t mine) {
   torch::Tensor steps = torch::full({1}, mine, torch::kInt64);
   communicator.all_reduce(steps, Reduction::Max);
   return steps.item<int64_t>();
@@ -68,7 +68,7 @@ Evaluation evaluate(SessionParts& session,
   // as often as the worker with most batches.
   const bool shares_use = strategy != nullptr && strategy->shares_use();
   const int64_t steps =
-      shares_use ? most_steps(*session.communicator, sampler.steps()) : sampler.steps();
+      shares_use ? max_steps(*session.communicator, sampler.steps()) : sampler.steps();
   for (int64_t step = 0; step < steps; ++step) {
     const std::optional<Batch> next = loader.next();
     const bool counts = next && next->size() > 0;

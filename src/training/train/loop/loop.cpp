@@ -116,11 +116,12 @@ void Loop::require_recompute_known() const {
   if (session_.flags.recompute && !session_.asked_recompute) {
     const bool is_of_file =
         session_.flags.file && session_.flags.file->recompute.value.value_or(false);
-    const std::string asked = is_of_file ? "activation_checkpointing" : "--recompute";
-    throw Error(ExitCode::Usage,
-                fmt::format("cannot use {}: the model of this program does not support it", asked))
-        .fact("asked", asked, is_of_file ? session_.flags.file->source : "command line")
-        .hint(fmt::format("omit {}, or pass Session::recompute() to the model", asked));
+    const std::string requested = is_of_file ? "activation_checkpointing" : "--recompute";
+    throw Error(
+        ExitCode::Usage,
+        fmt::format("cannot use {}: the model of this program does not support it", requested))
+        .fact("requested", requested, is_of_file ? session_.flags.file->source : "command line")
+        .hint(fmt::format("omit {}, or pass Session::recompute() to the model", requested));
   }
 }
 
@@ -153,7 +154,7 @@ void Loop::train_step(const Batch& batch) {
                   {.step = position_.state.step,
                    .global_samples = sampler.global_size(position_.step_in_epoch),
                    .is_full = batch.size() == sampler.global_size(0),
-                   .wants_norm = tells_norm()});
+                   .wants_norm = reports_norm()});
   position_.state.learning_rate = outcome.learning_rate;
   sync_.add(outcome, position_.state.step);
   if (ema_ && outcome.is_applied) {
@@ -187,7 +188,7 @@ void Loop::after_step() {
 }
 
 // Whether a status exchange follows this step and reports the norm of its gradient.
-bool Loop::tells_norm() const {
+bool Loop::reports_norm() const {
   return position_.is_next_step_last() || sync_.is_due(position_.state.step + 1);
 }
 

@@ -48,7 +48,7 @@ class Loop {
   void change_batch(const CheckpointState& saved);
   void train_epoch();
   void train_step(const Batch& batch);
-  bool tells_norm() const;
+  bool reports_norm() const;
   void exchange_status(bool checks_weights);
   void require_finite(const StepSyncResult& result) const;
   void after_step();

@@ -33,8 +33,8 @@ void Loop::change_batch(const CheckpointState& saved) {
   const int64_t done = saved.step_in_epoch * saved.global_batch;
   if (done % options_.global_batch != 0) {
     throw Error(ExitCode::Usage, "cannot change the global batch within an epoch")
-        .fact("asked", fmt::format("global batch {}", options_.global_batch))
-        .fact("done",
+        .fact("requested", fmt::format("global batch {}", options_.global_batch))
+        .fact("completed",
               fmt::format("{} samples of epoch {}, in steps of {}",
                           done,
                           saved.epoch + 1,

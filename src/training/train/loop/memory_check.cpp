@@ -32,7 +32,7 @@ std::string text_of(int64_t bytes) {
                          int stage,
                          size_t rank,
                          const WorkerMemory& there,
-                         MemoryPlace place) {
+                         MemoryLocation location) {
   Error error(ExitCode::Usage,
               fmt::format("cannot train at ZeRO stage {}: a worker needs {} in addition to its "
                           "activations",
@@ -43,14 +43,14 @@ std::string text_of(int64_t bytes) {
                          text_of(there.bytes),
                          plural(there.sharing, "worker"),
                          there.sharing == 1 ? "s" : "",
-                         place == MemoryPlace::Gpu ? "GPU" : "node"));
+                         location == MemoryLocation::Gpu ? "GPU" : "node"));
   for (size_t higher = static_cast<size_t>(stage) + 1; higher < by_stage.size(); ++higher) {
     error.fact(fmt::format("stage {} needs", higher), text_of(by_stage.at(higher).total()));
     if (by_stage.at(higher).total() <= there.bytes) {
       throw std::move(error).hint(fmt::format("--zero-stage {}", higher));
     }
   }
-  throw std::move(error).hint(place == MemoryPlace::Gpu
+  throw std::move(error).hint(location == MemoryLocation::Gpu
                                   ? "more GPUs, --precision bf16, or offload_optimizer"
                                   : "more workers on more nodes, or --precision bf16");
 }
@@ -72,15 +72,15 @@ std::string sum_of(const MemoryNeed& need) {
 }
 
 // Identifies the GPU or node whose memory a worker shares with others.
-std::string place_name(const SessionParts& session, MemoryPlace place) {
-  const std::string node = std::to_string(session.placement.place.node_rank);
-  return place == MemoryPlace::Node ? node : node + " " + device_name(session.device);
+std::string location_name(const SessionParts& session, MemoryLocation location) {
+  const std::string node = std::to_string(session.placement.worker.node_rank);
+  return location == MemoryLocation::Node ? node : node + " " + device_name(session.device);
 }
 
 // Text "BYTES PLACE" of each worker. Workers with the same place share its memory.
-std::vector<WorkerMemory> gather(SessionParts& session, int64_t bytes, MemoryPlace place) {
+std::vector<WorkerMemory> gather(SessionParts& session, int64_t bytes, MemoryLocation location) {
   const std::vector<std::string> all = session.communicator->all_gather_bytes(
-      fmt::format("{} {}", bytes, place_name(session, place)));
+      fmt::format("{} {}", bytes, location_name(session, location)));
   std::map<std::string, int64_t> sharing;
   for (const std::string& each : all) {
     ++sharing[each.substr(each.find(' '))];
@@ -97,12 +97,12 @@ std::vector<WorkerMemory> gather(SessionParts& session, int64_t bytes, MemoryPla
 std::vector<std::string> compare_memory(const std::array<MemoryNeed, 4>& by_stage,
                                         int stage,
                                         const std::vector<WorkerMemory>& workers,
-                                        MemoryPlace place) {
+                                        MemoryLocation location) {
   const MemoryNeed& need = by_stage.at(static_cast<size_t>(stage));
   std::map<std::string, std::vector<int>> by_text;
   for (size_t rank = 0; rank < workers.size(); ++rank) {
     if (need.total() > workers[rank].bytes) {
-      refuse(by_stage, stage, rank, workers[rank], place);
+      refuse(by_stage, stage, rank, workers[rank], location);
     }
     by_text[text_of(workers[rank].bytes)].push_back(static_cast<int>(rank));
   }
@@ -114,7 +114,7 @@ std::vector<std::string> compare_memory(const std::array<MemoryNeed, 4>& by_stag
                                 ranks.size() == 1 ? "" : " each",
                                 sum_of(need),
                                 available,
-                                place == MemoryPlace::Gpu ? " on the GPU" : ""));
+                                location == MemoryLocation::Gpu ? " on the GPU" : ""));
   }
   return lines;
 }
@@ -137,7 +137,7 @@ std::vector<std::string> check_memory(SessionParts& session,
   for (const torch::Tensor& parameter : model.parameters()) {
     made += parameter.numel() * parameter.element_size();
   }
-  const int64_t local = std::max(1, session.placement.place.local_world_size);
+  const int64_t local = std::max(1, session.placement.worker.local_world_size);
   const int64_t of_node = cluster::available_memory_bytes() / local;
   const std::optional<int64_t> of_gpu = free_device_bytes(session.device);
   // All workers must agree on the branch, because both contain collectives.
@@ -145,10 +145,10 @@ std::vector<std::string> check_memory(SessionParts& session,
   session.communicator->all_reduce(known, Reduction::Min);
   if (known.item<int64_t>() == 0) {
     return compare_memory(
-        by_stage, options.zero.stage, gather(session, of_node + made, MemoryPlace::Node));
+        by_stage, options.zero.stage, gather(session, of_node + made, MemoryLocation::Node));
   }
   // Several workers can share a GPU. Each has already allocated its model, or is about to.
-  std::vector<WorkerMemory> workers = gather(session, *of_gpu, MemoryPlace::Gpu);
+  std::vector<WorkerMemory> workers = gather(session, *of_gpu, MemoryLocation::Gpu);
   for (WorkerMemory& worker : workers) {
     worker.bytes = worker.bytes / worker.sharing + made;
   }
@@ -158,10 +158,10 @@ std::vector<std::string> check_memory(SessionParts& session,
     elsewhere.at(stage).averages = std::exchange(by_stage.at(stage).averages, 0);
   }
   std::vector<std::string> lines =
-      compare_memory(by_stage, options.zero.stage, workers, MemoryPlace::Gpu);
+      compare_memory(by_stage, options.zero.stage, workers, MemoryLocation::Gpu);
   if (options.zero.offload_optimizer) {
     for (std::string& line : compare_memory(
-             elsewhere, options.zero.stage, gather(session, of_node, MemoryPlace::Node))) {
+             elsewhere, options.zero.stage, gather(session, of_node, MemoryLocation::Node))) {
       lines.push_back(std::move(line));
     }
   }

@@ -11,7 +11,7 @@
 
 namespace lockstep::train {
 
-enum class MemoryPlace { Node, Gpu };
+enum class MemoryLocation { Node, Gpu };
 
 // The memory that is available to a worker: that of its node or GPU, divided by the number of
 // workers that share it.
@@ -20,13 +20,13 @@ struct WorkerMemory {
   int64_t sharing = 1;
 };
 
-// Compares the memory that `stage` needs in `place` with the available memory. Returns one line for
-// each group of workers with the same memory. Throws an Error that names the first worker with too
-// little memory and the lowest stage that fits.
+// Compares the memory that `stage` needs in `location` with the available memory. Returns one line
+// for each group of workers with the same memory. Throws an Error that names the first worker with
+// too little memory and the lowest stage that fits.
 std::vector<std::string> compare_memory(const std::array<strategy::zero::MemoryNeed, 4>& by_stage,
                                         int stage,
                                         const std::vector<WorkerMemory>& workers,
-                                        MemoryPlace place = MemoryPlace::Node);
+                                        MemoryLocation location = MemoryLocation::Node);
 
 // Like compare_memory(), for a model that -s deepspeed is about to adopt. All workers must call it.
 std::vector<std::string> check_memory(SessionParts& session,

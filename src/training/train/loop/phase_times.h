@@ -26,18 +26,18 @@ class PhaseTimes {
 
   // Returns the seconds spent in a phase since the last call for this phase.
   double take_seconds(Phase phase) {
-    return std::exchange(untold_[static_cast<size_t>(phase)], {}).count();
+    return std::exchange(unreported_[static_cast<size_t>(phase)], {}).count();
   }
 
   // Moves `time` from the phase `from` to Exchange: it was spent waiting for other workers. Affects
   // take_seconds() only.
   void count_exchange(Phase from, Clock::duration time) {
-    untold_[static_cast<size_t>(from)] -= time;
-    untold_[Exchange] += time;
+    unreported_[static_cast<size_t>(from)] -= time;
+    unreported_[Exchange] += time;
   }
 
   // Adds time that was not spent between enter() and leave().
-  void add(Phase phase, Clock::duration time) { untold_[static_cast<size_t>(phase)] += time; }
+  void add(Phase phase, Clock::duration time) { unreported_[static_cast<size_t>(phase)] += time; }
 
   // Returns the mean times per step since the last call, during which `steps` steps were completed:
   // "data 0.10 ms, forward and backward 3.20 ms, step 0.40 ms".
@@ -48,7 +48,7 @@ class PhaseTimes {
     const Clock::time_point now = Clock::now();
     if (phase_ >= 0) {
       spent_[static_cast<size_t>(phase_)] += now - since_;
-      untold_[static_cast<size_t>(phase_)] += now - since_;
+      unreported_[static_cast<size_t>(phase_)] += now - since_;
     }
     phase_ = phase;
     since_ = now;
@@ -57,7 +57,7 @@ class PhaseTimes {
   int phase_ = -1;
   Clock::time_point since_;
   std::array<Clock::duration, kPhases> spent_ = {};
-  std::array<std::chrono::duration<double>, kPhases> untold_ = {};
+  std::array<std::chrono::duration<double>, kPhases> unreported_ = {};
 };
 
 }  // namespace lockstep::train

@@ -7,7 +7,7 @@ namespace lockstep::train {
 namespace {
 
 // A mark costs the GPU some microseconds. Steps shorter than this are sampled.
-constexpr std::chrono::milliseconds kLeastBetween{2};
+constexpr std::chrono::milliseconds kMinInterval{2};
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void StreamTimes::end_step() {
     ++unmarked_;
   }
   is_marked_ = false;
-  is_next_ = Clock::now() - last_ >= kLeastBetween;
+  is_next_ = Clock::now() - last_ >= kMinInterval;
   if (is_next_) {
     before_ = end != nullptr ? end : mark();
   }
@@ -63,12 +63,12 @@ StreamTimes::Seconds StreamTimes::take(bool are_all_done) {
   Seconds sum;
   const auto add = [&](int64_t steps) {
     const auto weight = static_cast<double>(steps);
-    sum.idle += weight * told_.idle;
-    sum.compute += weight * told_.compute;
-    sum.update += weight * told_.update;
+    sum.idle += weight * reported_.idle;
+    sum.compute += weight * reported_.compute;
+    sum.update += weight * reported_.update;
   };
   while (!steps_.empty() && steps_.front().ended->is_passed()) {
-    told_ = seconds_of(steps_.front());
+    reported_ = seconds_of(steps_.front());
     add(steps_.front().stands_for);
     steps_.pop_front();
   }

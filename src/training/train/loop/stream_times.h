@@ -66,7 +66,7 @@ class StreamTimes {
   int64_t unmarked_ = 0;
   MarkPtr before_;
   Step step_;
-  Seconds told_;  // of the last step that take() has read
+  Seconds reported_;  // of the last step that take() has read
   Clock::time_point last_ = {};
   std::deque<Step> steps_;
 };

@@ -29,7 +29,7 @@ void tell_of_file(const Session& session, const TrainerOptions& options) {
   if (flags.file->zero.offload_param && session.device().is_cuda()) {
     throw Error(ExitCode::Usage,
                 "cannot keep parameters in host memory: offload_param is not supported")
-        .fact("asked", "zero_optimization.offload_param", flags.file->source)
+        .fact("requested", "zero_optimization.offload_param", flags.file->source)
         .hint("offload_optimizer alone");
   }
   if (session.rank() != 0) {
@@ -52,7 +52,7 @@ void tell_of_file(const Session& session, const TrainerOptions& options) {
 int threads_by_cores(const train::SessionParts& session) {
   const bool is_bound = os::usable_processors() < os::machine_processors();
   const int sharers =
-      std::max(session.replicas, is_bound ? 1 : session.placement.place.local_world_size);
+      std::max(session.replicas, is_bound ? 1 : session.placement.worker.local_world_size);
   return std::max(1, cluster::granted_cores() / sharers - 1);
 }
 

@@ -115,7 +115,7 @@ void lay_loss_scale(TrainerOptions& options, const deepspeed::LossScaleConfig& f
                           .good_steps = file.window,
                           .hysteresis = file.hysteresis,
                           .refills_hysteresis = file.consecutive_hysteresis,
-                          .least = file.least};
+                          .minimum = file.minimum};
 }
 
 // Values that were "auto" or absent have been resolved by now: the optionals that are read here

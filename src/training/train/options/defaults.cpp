@@ -16,8 +16,8 @@ namespace lockstep::train {
 namespace {
 
 int choose_threads(const os::Environment& environment, int local_world_size) {
-  constexpr int kMostThreads = 4096;
-  const auto set = contract::find_number(environment, contract::kThreads, 1, kMostThreads);
+  constexpr int kMaxThreads = 4096;
+  const auto set = contract::find_number(environment, contract::kThreads, 1, kMaxThreads);
   return set.value_or(contract::threads_per_worker(cluster::granted_cores(), local_world_size));
 }
 

@@ -21,18 +21,18 @@ void require_choice(const std::string& flag,
 }
 
 // The hint is never below the minimum.
-void require_count(const std::string& flag, int64_t value, int64_t least, int64_t example) {
-  if (value >= least && value <= kMostOfACount) {
+void require_count(const std::string& flag, int64_t value, int64_t minimum, int64_t example) {
+  if (value >= minimum && value <= kMaxCount) {
     return;
   }
   // parse_flags() clamps numbers that are too large for the type to its maximum.
   const char* more = value == std::numeric_limits<int64_t>::max() ? " or more" : "";
   throw Error(ExitCode::Usage, fmt::format("{} {}{} is out of range", flag, value, more))
       .fact("expected",
-            value < least ? fmt::format("an integer of at least {}", least)
-                          : fmt::format("an integer of at most {}", kMostOfACount))
+            value < minimum ? fmt::format("an integer of at least {}", minimum)
+                            : fmt::format("an integer of at most {}", kMaxCount))
       .fact("found", fmt::format("{}{}", value, more), "command line")
-      .hint(fmt::format("{} {}", flag, std::max(least, example)));
+      .hint(fmt::format("{} {}", flag, std::max(minimum, example)));
 }
 
 void require_alone(const std::string& flag,
@@ -49,13 +49,13 @@ void require_alone(const std::string& flag,
 void require_number(const std::string& flag, std::optional<double> value, const Range& range) {
   // Comparisons with NaN are false, so NaN is out of range.
   const bool is_right =
-      !value || ((range.above ? *value > 0 : *value >= 0) && *value <= range.most);
+      !value || ((range.above ? *value > 0 : *value >= 0) && *value <= range.maximum);
   if (is_right) {
     return;
   }
   std::string expected = range.above ? "a number above 0" : "a number of at least 0";
   if (*value > 0) {
-    expected += fmt::format(", at most {:g}", range.most);
+    expected += fmt::format(", at most {:g}", range.maximum);
   }
   throw Error(ExitCode::Usage, fmt::format("{} {:g} is out of range", flag, *value))
       .fact("expected", expected)

@@ -13,9 +13,9 @@ namespace lockstep::train {
 namespace {
 
 // A single bad batch must not end a training; this many overflows in a row are not a coincidence.
-constexpr int64_t kMostAtFloor = 4;
+constexpr int64_t kMaxAtFloor = 4;
 // A fixed scale cannot adapt, so that more overflows in a row are tolerated.
-constexpr int64_t kMostFixed = 20;
+constexpr int64_t kMaxFixed = 20;
 
 }  // namespace
 
@@ -43,8 +43,8 @@ LossScaler::LossScaler(const std::string& text,
 // One step with a dynamic scale:
 //
 //   finite      good_steps + 1; at scaling.good_steps: scale x 2
-//   overflow    step skipped; hysteresis left: use one; else scale / 2, not below `least`
-//               at `least`: count; kMostAtFloor in a row end the training
+//   overflow    step skipped; hysteresis left: use one; else scale / 2, not below `minimum`
+//               at `minimum`: count; kMaxAtFloor in a row end the training
 //
 // All workers see the same `applied`, because the gradients are reduced before they are checked.
 void LossScaler::after_step(int64_t step, bool applied) {
@@ -69,11 +69,11 @@ void LossScaler::after_step(int64_t step, bool applied) {
     --patience_;
     return;
   }
-  if (is_dynamic_ && scale_ > scaling_.least) {
-    scale_ = std::max(scaling_.least, scale_ / 2);
+  if (is_dynamic_ && scale_ > scaling_.minimum) {
+    scale_ = std::max(scaling_.minimum, scale_ / 2);
     return;
   }
-  if (++overflows_ < (is_dynamic_ ? kMostAtFloor : kMostFixed)) {
+  if (++overflows_ < (is_dynamic_ ? kMaxAtFloor : kMaxFixed)) {
     return;
   }
   if (is_dynamic_) {
@@ -90,7 +90,7 @@ void LossScaler::after_step(int64_t step, bool applied) {
       ExitCode::Usage,
       fmt::format(
           "cannot continue: gradients overflow at the fixed loss scale {} (step {})", scale_, step))
-      .fact("asked", fmt::format("--loss-scale {}", scale_))
+      .fact("requested", fmt::format("--loss-scale {}", scale_))
       .fact("skipped steps", fmt::format("{}, the last {} in a row", skipped_, overflows_))
       .hint("--loss-scale dynamic");
 }

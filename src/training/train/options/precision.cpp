@@ -58,7 +58,7 @@ std::string reason_against_without_onednn(torch::Device device, torch::ScalarTyp
   throw Error(
       ExitCode::Usage,
       fmt::format("cannot compute in {} on the {}", precision, device.is_cpu() ? "CPU" : "GPU"))
-      .fact("asked",
+      .fact("requested",
             file.empty() ? "--precision " + precision : in_file(precision),
             file.empty() ? "command line, or the program" : file)
       .fact("reason", reason, precision == "fp8" ? "lockstep" : "libtorch " TORCH_VERSION)
@@ -69,7 +69,7 @@ std::string reason_against_without_onednn(torch::Device device, torch::ScalarTyp
 void require_use(const models::Fp8Scope& scope) {
   if (!scope.was_used()) {
     throw Error(ExitCode::Usage, "cannot compute this model in fp8")
-        .fact("asked", "--precision fp8", "command line, or the program")
+        .fact("requested", "--precision fp8", "command line, or the program")
         .fact("reason", "only lockstep::Gpt2 has fp8 kernels")
         .hint("--precision bf16");
   }

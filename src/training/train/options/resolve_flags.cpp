@@ -29,7 +29,7 @@ void resolve_exchange(StrategyOptions& options, const Flags& flags) {
       options.compression != Compression::PowerSgd) {
     const char* flag = flags.powersgd_rank ? "--powersgd-rank" : "--powersgd-start";
     throw Error(ExitCode::Usage, fmt::format("cannot use {} without --compression powersgd", flag))
-        .fact("asked",
+        .fact("requested",
               flags.compression ? "--compression " + *flags.compression : "--compression not given",
               "command line")
         .hint(fmt::format("--compression powersgd, or omit {}", flag));
@@ -77,7 +77,7 @@ int64_t parse_age(const std::string& text) {
     }
   }
   throw Error(ExitCode::Usage, fmt::format("--keep-for \"{}\" is not a duration", text))
-      .fact("asked", "--keep-for " + text, "command line")
+      .fact("requested", "--keep-for " + text, "command line")
       .hint("--keep-for 90s, 30m, 12h or 7d");
 }
 

@@ -91,22 +91,22 @@ bool is_accepted(const Support& support, const Flags& flags) {
                       flag,
                       used,
                       is_one ? "a single worker does not exchange gradients" : support.reason))
-          .fact("asked", fmt::format("-s {} {}", used, typed), "command line")
+          .fact("requested", fmt::format("-s {} {}", used, typed), "command line")
           .fact("supported by", "-s " + join(names, ", -s "))
           .hint(is_one || instead.empty() ? "omit " + flag : instead);
     }
     case Scope::Selects:
       throw Error(ExitCode::Usage, fmt::format("cannot use {} with -s {}", flag, used))
-          .fact("asked", fmt::format("-s {} and {}", used, flag), "command line")
+          .fact("requested", fmt::format("-s {} and {}", used, flag), "command line")
           .hint("-s " + owner);
     case Scope::OwnSetup:
       throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s {}", typed, owner))
-          .fact("asked", typed, "command line")
+          .fact("requested", typed, "command line")
           .fact("strategy", used, "command line")
           .hint(instead);
     default:
       throw Error(ExitCode::Usage, fmt::format("cannot use {} without -s {}", flag, owner))
-          .fact("asked", "-s " + used, "command line")
+          .fact("requested", "-s " + used, "command line")
           .hint(fmt::format("-s {}, or omit {}", owner, flag));
   }
 }
@@ -134,20 +134,20 @@ void select_strategy(Flags& flags) {
 }
 
 void require_numbers(const Flags& flags) {
-  constexpr double kMostMebibytes = 1 << 20;
-  constexpr double kMostSeconds = 1e9;
+  constexpr double kMaxMebibytes = 1 << 20;
+  constexpr double kMaxSeconds = 1e9;
   require_number("--clip", flags.clip_norm, {.example = "1"});
   require_number(
-      "--bucket-mb", flags.bucket_mb, {.above = true, .most = kMostMebibytes, .example = "25"});
+      "--bucket-mb", flags.bucket_mb, {.above = true, .maximum = kMaxMebibytes, .example = "25"});
   require_number("--fusion-threshold-mb",
                  flags.fusion_threshold_mb,
-                 {.most = kMostMebibytes, .example = "128"});
+                 {.maximum = kMaxMebibytes, .example = "128"});
   require_number("--lr", flags.lr, {.example = "0.01"});
-  require_number("--momentum", flags.momentum, {.most = 1, .example = "0.9"});
+  require_number("--momentum", flags.momentum, {.maximum = 1, .example = "0.9"});
   require_number("--weight-decay", flags.weight_decay, {.example = "0.0001"});
   require_number(
-      "--timeout", flags.timeout, {.above = true, .most = kMostSeconds, .example = "600"});
-  require_number("--report-every", flags.report_every, {.most = kMostSeconds, .example = "10"});
+      "--timeout", flags.timeout, {.above = true, .maximum = kMaxSeconds, .example = "600"});
+  require_number("--report-every", flags.report_every, {.maximum = kMaxSeconds, .example = "10"});
   require_count("--powersgd-rank", flags.powersgd_rank.value_or(1), 1, 1);
   require_count("--powersgd-start", flags.powersgd_start.value_or(0), 0, 10);
   require_count("--early-stop", flags.early_stop.value_or(1), 1, 3);

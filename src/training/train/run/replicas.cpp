@@ -137,12 +137,12 @@ class Gate final : public Communicator {
 };
 
 // rank = rank of the process * count + number; likewise for local ranks.
-cluster::Placement place_of(cluster::Placement placement, int number, int count) {
-  contract::WorkerPlace& place = placement.place;
-  place.rank = place.rank * count + number;
-  place.world_size *= count;
-  place.local_rank = place.local_rank * count + number;
-  place.local_world_size *= count;
+cluster::Placement placement_of(cluster::Placement placement, int number, int count) {
+  contract::WorkerSpec& spec = placement.worker;
+  spec.rank = spec.rank * count + number;
+  spec.world_size *= count;
+  spec.local_rank = spec.local_rank * count + number;
+  spec.local_world_size *= count;
   return placement;
 }
 
@@ -153,13 +153,13 @@ void run_one(Communicator& inner,
              Turns& turns,
              const std::function<void(const Replica&)>& body) {
   const int number = inner.rank();
-  const cluster::Placement placement = place_of(process, number, inner.size());
-  const bool is_alone = outer == nullptr || process.place.world_size == 1;
+  const cluster::Placement placement = placement_of(process, number, inner.size());
+  const bool is_alone = outer == nullptr || process.worker.world_size == 1;
   const std::unique_ptr<Communicator> both = comm::make_hierarchical_communicator(
       inner,
       number == 0 && !is_alone ? outer : nullptr,
-      placement.place.rank,
-      placement.place.world_size,
+      placement.worker.rank,
+      placement.worker.world_size,
       is_alone ? "threads" : fmt::format("threads over {}", outer->kind()));
   Gate gate(*both, [&turns, number] { turns.pass_on(number); });
   body({.placement = placement, .communicator = gate, .wait_for_turn = [&] {
@@ -170,13 +170,13 @@ void run_one(Communicator& inner,
 
 }  // namespace
 
-int choose_replicas(const Flags& flags, const contract::WorkerPlace& place) {
+int choose_replicas(const Flags& flags, const contract::WorkerSpec& spec) {
   if (flags.replicas > 0) {
     return flags.replicas;
   }
   const bool wants_all =
       strategy::has(flags.strategy, &strategy::Properties::has_replicas_in_process) &&
-      !flags.verify_strategies && flags.device != "cpu" && place.local_world_size == 1;
+      !flags.verify_strategies && flags.device != "cpu" && spec.local_world_size == 1;
   return wants_all && torch::cuda::is_available()
              ? std::max(1, static_cast<int>(torch::cuda::device_count()))
              : 1;

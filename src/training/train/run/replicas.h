@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "common/cluster/place.h"
+#include "common/cluster/placement.h"
 #include "lockstep/communicator.h"
 #include "lockstep/error.h"
 #include "training/train/options/flags.h"
@@ -12,7 +12,7 @@ namespace lockstep::train {
 
 // Returns the number of replicas of the program's body in this process: --replicas; otherwise,
 // under -s mirrored, one per GPU if this process is the only worker of its node; otherwise one.
-int choose_replicas(const Flags& flags, const contract::WorkerPlace& place);
+int choose_replicas(const Flags& flags, const contract::WorkerSpec& spec);
 
 // The arguments of one replica: its rank among all replicas of all processes, its process group,
 // and a function to call before it runs the code of the program.

@@ -27,9 +27,9 @@ bool has_signal(const EndingWorker& worker) {
 }
 
 Message choose_message(Ending ending, const EndingWorker& worker) {
-  const contract::WorkerPlace& place = worker.place;
-  const bool has_agent = !place.error_file.empty();
-  if (place.world_size == 1) {
+  const contract::WorkerSpec& spec = worker.spec;
+  const bool has_agent = !spec.error_file.empty();
+  if (spec.world_size == 1) {
     return Message::Whole;
   }
   // The launcher has noticed the end of the peer and reports it; lockstep run always does.
@@ -37,7 +37,7 @@ Message choose_message(Ending ending, const EndingWorker& worker) {
     return Message::None;
   }
   if (worker.watch == nullptr) {
-    return has_agent && place.rank != 0 ? Message::None : Message::Whole;
+    return has_agent && spec.rank != 0 ? Message::None : Message::Whole;
   }
   if (const auto is_elected = worker.watch->claim_report(ending)) {
     return *is_elected ? Message::Whole : Message::None;
@@ -57,10 +57,10 @@ int report(const Error& error, Ending ending, const EndingWorker& worker) {
         comm::print_error(error.what());
         break;
       case Message::OneLine:
-        comm::print_error(fmt::format("rank {}: {}", worker.place.rank, error.sentence()));
+        comm::print_error(fmt::format("rank {}: {}", worker.spec.rank, error.sentence()));
         break;
       case Message::None:
-        comm::keep_error(error, worker.place);
+        comm::keep_error(error, worker.spec);
         break;
     }
   }
@@ -89,7 +89,7 @@ int report_failure(const std::exception_ptr& failure, const EndingWorker& worker
   try {
     std::rethrow_exception(failure);
   } catch (const Stopped& news) {
-    if (worker.place.rank == 0) {
+    if (worker.spec.rank == 0) {
       log::info("{}", news.sentence());
     }
     return static_cast<int>(news.code());

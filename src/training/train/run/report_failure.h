@@ -12,7 +12,7 @@ namespace lockstep::train {
 // The state of a worker that ends with an exception. Pointers may be null: the exception may come
 // from any part of run().
 struct EndingWorker {
-  const contract::WorkerPlace& place;
+  const contract::WorkerSpec& spec;
   comm::StallWatch* watch = nullptr;
   StopRequest* stop = nullptr;
 };

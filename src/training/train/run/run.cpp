@@ -22,7 +22,7 @@
 #include "training/strategy/horovod/options.h"
 #include "training/strategy/properties.h"
 #include "training/train/options/defaults.h"
-#include "training/train/options/gang_choice.h"
+#include "training/train/options/process_group_choice.h"
 #include "training/train/run/fork_workers.h"
 #include "training/train/run/replicas.h"
 #include "training/train/run/report_failure.h"
@@ -54,7 +54,7 @@ torch::Device choose_device(const std::string& wanted, int local_rank) {
   const bool has_gpu = torch::cuda::is_available();
   if (wanted == "cuda" && !has_gpu) {
     throw Error(ExitCode::Usage, "cannot train on a GPU: libtorch finds none")
-        .fact("asked", "--device cuda", "command line")
+        .fact("requested", "--device cuda", "command line")
         .hint("--device cpu");
   }
   if (wanted == "cpu" || !has_gpu) {
@@ -67,7 +67,7 @@ torch::Device choose_device(const std::string& wanted, int local_rank) {
 // --run-dir, otherwise the directory of the launcher, otherwise a new one that rank 0 selects for
 // all workers. The random part separates programs that start in the same second.
 std::filesystem::path choose_run_dir(const SessionParts& parts, const std::string& program) {
-  std::string directory = parts.flags.run_dir.value_or(parts.placement.place.run_directory);
+  std::string directory = parts.flags.run_dir.value_or(parts.placement.worker.run_directory);
   if (directory.empty() && parts.communicator->rank() == 0) {
     std::random_device chance;
     directory = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}-{:04x}",
@@ -79,13 +79,13 @@ std::filesystem::path choose_run_dir(const SessionParts& parts, const std::strin
 }
 
 void find_terminal(SessionParts& parts, const os::Environment& environment) {
-  constexpr int kMostColumns = 10000;
+  constexpr int kMaxColumns = 10000;
   parts.terminal_columns =
-      contract::find_number(environment, contract::kTerminalColumns, 1, kMostColumns);
+      contract::find_number(environment, contract::kTerminalColumns, 1, kMaxColumns);
   if (!parts.terminal_columns) {
     parts.terminal_columns = os::find_terminal_columns(1);
     parts.is_terminal_ours = parts.terminal_columns.has_value();
-  } else if (parts.placement.place.world_size > 1) {
+  } else if (parts.placement.worker.world_size > 1) {
     // The launcher prefixes each line with "[0]: ".
     parts.terminal_columns = std::max(20, *parts.terminal_columns - 5);
   }
@@ -94,7 +94,7 @@ void find_terminal(SessionParts& parts, const os::Environment& environment) {
 // Values that all Sessions of this process share.
 struct Start {
   train::Flags flags;
-  train::GangChoice gang;
+  train::ProcessGroupChoice group;
   train::StopRequest& stop;
   std::unique_ptr<comm::StallWatch>& watch;  // outlives the sessions, to explain their failure
   std::string program;
@@ -103,11 +103,11 @@ struct Start {
 
 // Joins the process group. `device` is the device on which this worker trains.
 std::unique_ptr<Communicator> connect(const Start& start, torch::Device device) {
-  comm::JoinOptions options = start.gang.join;
+  comm::JoinOptions options = start.group.join;
   options.device = device;
-  comm::Joined joined = comm::join_process_group(start.gang.placement, options);
+  comm::Joined joined = comm::join_process_group(start.group.placement, options);
   start.watch = comm::watch_for_stalls(
-      *joined.communicator, joined.store, start.gang.placement.place, start.gang.stall);
+      *joined.communicator, joined.store, start.group.placement.worker, start.group.stall);
   return std::move(joined.communicator);
 }
 
@@ -123,11 +123,11 @@ void warn_of_ignored_variables(const train::Flags& flags, const os::Environment&
   }
 }
 
-// `gang` is the process group of a replica. If it is null, the function joins the process group of
+// `group` is the process group of a replica. If it is null, the function joins the process group of
 // the run.
 std::unique_ptr<SessionParts> open_session(const Start& start,
                                            const cluster::Placement& placement,
-                                           Communicator* gang = nullptr) {
+                                           Communicator* group = nullptr) {
   const os::Environment environment = os::environment();
   auto parts = std::make_unique<SessionParts>();
   parts->flags = start.flags;
@@ -135,16 +135,16 @@ std::unique_ptr<SessionParts> open_session(const Start& start,
   parts->stop = &start.stop;
   parts->replicas = start.replicas;
   const train::Defaults defaults =
-      train::set_defaults(environment, placement.place.local_world_size);
-  parts->device = choose_device(parts->flags.device, placement.place.local_rank);
+      train::set_defaults(environment, placement.worker.local_world_size);
+  parts->device = choose_device(parts->flags.device, placement.worker.local_rank);
   if (parts->device.is_cuda()) {
     // Kernels and libraries use the current device of the thread.
     c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).setDevice(parts->device);
   }
-  if (gang == nullptr) {
+  if (group == nullptr) {
     parts->owned_communicator = connect(start, parts->device);
   }
-  parts->communicator = gang == nullptr ? parts->owned_communicator.get() : gang;
+  parts->communicator = group == nullptr ? parts->owned_communicator.get() : group;
   parts->data_dir = parts->flags.data_dir.value_or(
       os::find_variable(environment, contract::kDataDirectory).value_or("data"));
   parts->run_dir = contract::RunDirectory(choose_run_dir(*parts, start.program));
@@ -189,7 +189,7 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
     // The setting is global to the process, and replicas would disturb each other's measurement.
     start.flags.convolution = "im2col";
   }
-  if (start.gang.join.transport == "nccl") {
+  if (start.group.join.transport == "nccl") {
     throw Error(ExitCode::Usage,
                 "cannot use NCCL between replicas: they reduce gradients in host memory")
         .fact("replicas", std::to_string(start.replicas), "in this process")
@@ -197,7 +197,7 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
   }
   // Processes with replicas communicate through host memory as well.
   const std::unique_ptr<Communicator> outer = connect(start, torch::kCPU);
-  const cluster::Placement& placement = start.gang.placement;
+  const cluster::Placement& placement = start.group.placement;
   std::mutex mutex;
   std::exception_ptr stopped;
   train::run_replicas(
@@ -218,7 +218,7 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
       },
       [&](const std::exception_ptr& failure) {
         os::leave(train::report_failure(
-            failure, {.place = placement.place, .watch = start.watch.get(), .stop = &start.stop}));
+            failure, {.spec = placement.worker, .watch = start.watch.get(), .stop = &start.stop}));
       });
   if (stopped != nullptr) {
     std::rethrow_exception(stopped);
@@ -240,19 +240,19 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
     const os::Environment environment = os::environment();
     placement = cluster::read_placement(environment);
     log::open(parse_level(environment),
-              placement.place.world_size > 1 ? fmt::format("rank {}", placement.place.rank) : "");
+              placement.worker.world_size > 1 ? fmt::format("rank {}", placement.worker.rank) : "");
     std::string help;
     std::optional<train::Flags> flags = train::parse_flags(argc, argv, program, help);
     if (!flags) {
-      if (placement.place.rank == 0) {
+      if (placement.worker.rank == 0) {
         fmt::print("{}", help);
       }
       return 0;
     }
     const std::string name = std::filesystem::path(argv[0]).filename().string();
-    const int replicas = train::choose_replicas(*flags, placement.place);
+    const int replicas = train::choose_replicas(*flags, placement.worker);
     Start start{.flags = *flags,
-                .gang = train::choose_gang(*flags, environment, placement),
+                .group = train::choose_process_group(*flags, environment, placement),
                 .stop = *stop,
                 .watch = watch,
                 .program = name,
@@ -261,7 +261,7 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
       run_replicas(std::move(start), body);
       return 0;
     }
-    Session session = SessionAccess::open(open_session(start, start.gang.placement));
+    Session session = SessionAccess::open(open_session(start, start.group.placement));
     run_body(session, body);
     return 0;
   } catch (const train::Verified& news) {
@@ -269,7 +269,7 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
   } catch (...) {
     return train::report_failure(
         std::current_exception(),
-        {.place = placement.place, .watch = watch.get(), .stop = stop ? &*stop : nullptr});
+        {.spec = placement.worker, .watch = watch.get(), .stop = stop ? &*stop : nullptr});
   }
 }
 

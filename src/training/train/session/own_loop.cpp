@@ -13,7 +13,7 @@ namespace {
 [[noreturn]] void refuse(const std::string& what, const std::string& source) {
   throw Error(ExitCode::Usage,
               fmt::format("cannot use {}: this program has a custom training loop", what))
-      .fact("asked", what, source)
+      .fact("requested", what, source)
       .fact("supported by", "programs that train with lockstep::Trainer")
       .hint(fmt::format("omit {}", what));
 }
@@ -21,8 +21,8 @@ namespace {
 // Only what changes the result of the training is an error; batch sizes, which every loop has,
 // cause a warning at the end (warn_of_unused_flags).
 void require_not_in_file(const deepspeed::Config& file) {
-  const auto refuse_if = [&file](bool asked, const char* key) {
-    if (asked) {
+  const auto refuse_if = [&file](bool requested, const char* key) {
+    if (requested) {
       refuse(key, file.source);
     }
   };

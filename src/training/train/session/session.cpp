@@ -46,7 +46,7 @@ void Session::Parts::report(const std::string& kind,
 
 void train::throw_not_verified() {
   throw Error(ExitCode::Usage, "cannot verify strategies: this program does not use Trainer::fit")
-      .fact("asked", "--verify-strategies", "command line")
+      .fact("requested", "--verify-strategies", "command line")
       .hint("in the program: if (session.wants_verification()) lockstep::verify_strategies(...)");
 }
 
@@ -89,36 +89,36 @@ std::optional<double> find_finite(std::string_view text) {
 
 // Returns " from 0 to 1", without the limits that are those of the type.
 template <typename Number>
-std::string describe_range(Number least, Number most) {
+std::string describe_range(Number minimum, Number maximum) {
   const std::string from =
-      least == std::numeric_limits<Number>::lowest() ? "" : fmt::format(" from {}", least);
+      minimum == std::numeric_limits<Number>::lowest() ? "" : fmt::format(" from {}", minimum);
   const std::string to =
-      most == std::numeric_limits<Number>::max() ? "" : fmt::format(" to {}", most);
+      maximum == std::numeric_limits<Number>::max() ? "" : fmt::format(" to {}", maximum);
   return from + to;
 }
 
 // `wanted` is, for example, "number from 0 to 1".
 [[noreturn]] void refuse(std::string_view name, std::string_view text, const std::string& wanted) {
   throw Error(ExitCode::Usage, fmt::format("{} '{}' is not a {}", name, text, wanted))
-      .fact("asked", fmt::format("{} {}", name, text), "command line")
+      .fact("requested", fmt::format("{} {}", name, text), "command line")
       .hint(fmt::format("{} with a {}", name, wanted));
 }
 
 }  // namespace
 
 // Checked at the time of use: options of the program are texts until then.
-double Session::number(std::string_view name, double least, double most) const {
+double Session::number(std::string_view name, double minimum, double maximum) const {
   const std::optional<double> value = find_finite(option(name));
-  if (!value || *value < least || *value > most) {
-    refuse(name, option(name), "number" + describe_range(least, most));
+  if (!value || *value < minimum || *value > maximum) {
+    refuse(name, option(name), "number" + describe_range(minimum, maximum));
   }
   return *value;
 }
 
-int64_t Session::whole_number(std::string_view name, int64_t least, int64_t most) const {
+int64_t Session::whole_number(std::string_view name, int64_t minimum, int64_t maximum) const {
   const std::optional<int64_t> value = find_integer(option(name));
-  if (!value || *value < least || *value > most) {
-    refuse(name, option(name), "whole number" + describe_range(least, most));
+  if (!value || *value < minimum || *value > maximum) {
+    refuse(name, option(name), "whole number" + describe_range(minimum, maximum));
   }
   return *value;
 }
@@ -128,9 +128,9 @@ namespace {
 // Returns the options of the program, overridden by ds_config.json and the command line. Order:
 // program, file, command line, then scaling by the number of workers, which applies to the final
 // rate.
-OptimizerOptions resolve(const Session& session, OptimizerOptions otherwise) {
+OptimizerOptions resolve(const Session& session, OptimizerOptions defaults) {
   const train::Flags& flags = SessionAccess::parts(session).flags;
-  const deepspeed::Decisions decisions = train::lay_file_over(otherwise, flags);
+  const deepspeed::Decisions decisions = train::lay_file_over(defaults, flags);
   if (session.rank() == 0) {
     for (const std::string& decision : decisions) {
       log::info("{}", decision);
@@ -138,39 +138,39 @@ OptimizerOptions resolve(const Session& session, OptimizerOptions otherwise) {
   }
   // An optimizer in the file has already been resolved: DeepSpeed's "Adam" can mean AdamW.
   if (!flags.file || !flags.file->optimizer) {
-    otherwise.name = flags.optimizer.value_or(otherwise.name);
+    defaults.name = flags.optimizer.value_or(defaults.name);
   }
-  if (flags.momentum && otherwise.name != "sgd") {
-    throw Error(ExitCode::Usage, fmt::format("cannot use --momentum with {}", otherwise.name))
-        .fact("asked", fmt::format("--momentum {:g}", *flags.momentum), "command line")
+  if (flags.momentum && defaults.name != "sgd") {
+    throw Error(ExitCode::Usage, fmt::format("cannot use --momentum with {}", defaults.name))
+        .fact("requested", fmt::format("--momentum {:g}", *flags.momentum), "command line")
         .hint("omit --momentum, or --optimizer sgd");
   }
-  otherwise.lr = flags.lr.value_or(otherwise.lr);
-  otherwise.momentum = flags.momentum.value_or(otherwise.momentum);
-  otherwise.weight_decay = flags.weight_decay.value_or(otherwise.weight_decay);
+  defaults.lr = flags.lr.value_or(defaults.lr);
+  defaults.momentum = flags.momentum.value_or(defaults.momentum);
+  defaults.weight_decay = flags.weight_decay.value_or(defaults.weight_decay);
   const double factor = lr_factor(parse_lr_scaling(flags.scale_lr), session.world_size());
   if (factor != 1 && session.rank() == 0) {
     log::info("learning rate {} x {:.4g} (--scale-lr {}, {} workers) = {:.4g}",
-              otherwise.lr,
+              defaults.lr,
               factor,
               flags.scale_lr,
               session.world_size(),
-              otherwise.lr * factor);
+              defaults.lr * factor);
   }
-  otherwise.lr *= factor;
-  return otherwise;
+  defaults.lr *= factor;
+  return defaults;
 }
 
 }  // namespace
 
 std::unique_ptr<torch::optim::Optimizer> Session::make_optimizer(
-    std::vector<torch::Tensor> parameters, OptimizerOptions otherwise) const {
-  return lockstep::make_optimizer(std::move(parameters), resolve(*this, std::move(otherwise)));
+    std::vector<torch::Tensor> parameters, OptimizerOptions defaults) const {
+  return lockstep::make_optimizer(std::move(parameters), resolve(*this, std::move(defaults)));
 }
 
 std::unique_ptr<torch::optim::Optimizer> Session::make_optimizer(torch::nn::Module& model,
-                                                                 OptimizerOptions otherwise) const {
-  return lockstep::make_optimizer(model, resolve(*this, std::move(otherwise)));
+                                                                 OptimizerOptions defaults) const {
+  return lockstep::make_optimizer(model, resolve(*this, std::move(defaults)));
 }
 
 bool Session::wants_verification() const {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/cluster/place.h"
+#include "common/cluster/placement.h"
 #include "common/contract/run_directory.h"
 #include "lockstep/session.h"
 #include "training/train/event_writer.h"

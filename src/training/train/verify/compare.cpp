@@ -11,7 +11,7 @@ namespace {
 
 // Minimum scale of a tensor, as a fraction of the largest value of the model. Avoids large relative
 // differences of tensors near zero.
-constexpr double kLeastScale = 0.01;
+constexpr double kMinScale = 0.01;
 
 // A float64 gradient below this fraction of the largest gradient of the model is zero except for
 // rounding.
@@ -27,9 +27,9 @@ double largest_of(const torch::Tensor& tensor) {
 // 0 are rounding errors of sums that cancel, such as a bias in front of a batch norm.
 Comparable find_comparable(const std::vector<Moved>& moved,
                            const std::vector<torch::Tensor>& gradients) {
-  double most = 0;
+  double maximum = 0;
   for (const torch::Tensor& gradient : gradients) {
-    most = std::max(most, gradient.defined() ? largest_of(gradient) : 0);
+    maximum = std::max(maximum, gradient.defined() ? largest_of(gradient) : 0);
   }
   Comparable result;
   result.values.resize(moved.size());
@@ -38,7 +38,7 @@ Comparable find_comparable(const std::vector<Moved>& moved,
       continue;
     }
     const torch::Tensor rounds =
-        gradients[i].gt(0).logical_and(gradients[i].le(kRoundingShare * most));
+        gradients[i].gt(0).logical_and(gradients[i].le(kRoundingShare * maximum));
     const auto count = rounds.sum().item<int64_t>();
     if (count > 0) {
       result.values[i] = rounds.logical_not().to(torch::kCPU).flatten();
@@ -66,7 +66,7 @@ TrialResult compare(const std::vector<Moved>& moved,
       differences = torch::where(comparable[i], differences, torch::zeros_like(differences));
     }
     const auto where = differences.argmax().item<int64_t>();
-    const double scale = std::max({largest_of(theirs), kLeastScale * model, 1e-300});
+    const double scale = std::max({largest_of(theirs), kMinScale * model, 1e-300});
     double drift = differences[where].item<double>() / scale;
     drift = std::isnan(drift) ? std::numeric_limits<double>::infinity() : drift;
     if (drift > result.drift) {
@@ -83,20 +83,20 @@ TrialResult compare(const std::vector<Moved>& moved,
 
 // The number of collectives must not depend on what is found: every parameter is broadcast, and the
 // results are gathered at the end.
-std::string find_difference(const std::vector<Moved>& moved, Communicator& gang) {
+std::string find_difference(const std::vector<Moved>& moved, Communicator& group) {
   int64_t mine = -1;
-  for (size_t i = 0; i < moved.size() && gang.size() > 1; ++i) {
+  for (size_t i = 0; i < moved.size() && group.size() > 1; ++i) {
     if (!moved[i].tensor.requires_grad()) {
       continue;
     }
     torch::Tensor first = moved[i].tensor.detach().clone();
-    gang.broadcast(first);
+    group.broadcast(first);
     if (mine < 0 && !first.equal(moved[i].tensor)) {
       mine = static_cast<int64_t>(i);
     }
   }
-  const torch::Tensor all = gang.all_gather(torch::full({1}, mine, torch::kInt64));
-  for (int64_t rank = 0; rank < gang.size(); ++rank) {
+  const torch::Tensor all = group.all_gather(torch::full({1}, mine, torch::kInt64));
+  for (int64_t rank = 0; rank < group.size(); ++rank) {
     const auto index = all[rank].item<int64_t>();
     if (index >= 0) {
       return fmt::format(

@@ -32,7 +32,7 @@ TrialResult compare(const std::vector<Moved>& moved,
                     const std::vector<torch::Tensor>& comparable);
 
 // Returns the first parameter that is not bit-identical on all workers; empty if there is none. All
-// workers of `gang` must call it.
-std::string find_difference(const std::vector<Moved>& moved, Communicator& gang);
+// workers of `group` must call it.
+std::string find_difference(const std::vector<Moved>& moved, Communicator& group);
 
 }  // namespace lockstep::train

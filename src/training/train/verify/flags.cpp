@@ -14,7 +14,7 @@ void require_exact_flags(const Flags& flags) {
     if (given) {
       throw Error(ExitCode::Usage,
                   fmt::format("cannot use {} with --verify-strategies: {}", flag, why))
-          .fact("asked", fmt::format("{} and --verify-strategies", flag), "command line")
+          .fact("requested", fmt::format("{} and --verify-strategies", flag), "command line")
           .hint(fmt::format("omit {}", flag));
     }
   };

@@ -88,13 +88,13 @@ std::string format_faults(const VerifyReport& report) {
 // Returns the largest difference of a type, or nothing if the type was not tested. Shown next to
 // the bound, so that a shrinking margin is noticed before it is exceeded.
 std::optional<double> largest(const VerifyReport& report, size_t type) {
-  std::optional<double> most;
+  std::optional<double> maximum;
   for (const VerifiedRow& row : report.rows) {
     for (size_t i = 0; type < row.types && i < kVariants.size(); ++i) {
-      most = std::max(most.value_or(0), row.results.at(type).at(i).drift);
+      maximum = std::max(maximum.value_or(0), row.results.at(type).at(i).drift);
     }
   }
-  return most;
+  return maximum;
 }
 
 }  // namespace
@@ -137,10 +137,10 @@ std::string format_report(const VerifyReport& report) {
     text += fmt::format("note        {}\n", note);
   }
   for (size_t type = 0; type < kDriftBounds.size(); ++type) {
-    if (const auto most = largest(report, type)) {
+    if (const auto maximum = largest(report, type)) {
       text += fmt::format("{:<12}largest {:.1e}, bound {:.0e}\n",
                           kVerifiedTypes.at(type),
-                          *most,
+                          *maximum,
                           kDriftBounds.at(type));
     }
   }

@@ -103,10 +103,11 @@ class Verification {
   void leave_out_rounding(const std::vector<torch::Tensor>& gradients);
   const Reference& reference(size_t type, bool clips, const Composition& composition);
   Reference train_alone(size_t type, bool clips, const Composition& composition);
-  const Reference& stage_zero(Communicator* gang, int workers, size_t type, size_t variant);
+  const Reference& stage_zero(Communicator* group, int workers, size_t type, size_t variant);
   TrialResult try_out(
-      const Tried& tried, Communicator* gang, int workers, size_t type, size_t variant);
-  void train_gang(const Tried& tried, Communicator* gang, int workers, size_t type, size_t variant);
+      const Tried& tried, Communicator* group, int workers, size_t type, size_t variant);
+  void train_group(
+      const Tried& tried, Communicator* group, int workers, size_t type, size_t variant);
   std::vector<torch::Tensor> values_now() const;
   void train_step(Strategy& strategy,
                   const std::vector<std::vector<int64_t>>& parts,
@@ -184,8 +185,8 @@ StrategyOptions Verification::options_for(const Tried& tried, size_t type) const
 
 // Deterministic kernels on a GPU: TF32 and algorithm selection would hide or cause differences.
 void Verification::prepare() {
-  const int64_t least = int64_t{world_.size()} * kVariants.back().accumulate;
-  if (options_.global_batch < least) {
+  const int64_t minimum = int64_t{world_.size()} * kVariants.back().accumulate;
+  if (options_.global_batch < minimum) {
     throw Error(ExitCode::Usage,
                 fmt::format("cannot verify strategies: cannot split {} samples among {} "
                             "workers x {} micro-batches",
@@ -194,7 +195,7 @@ void Verification::prepare() {
                             kVariants.back().accumulate))
         .fact("--global-batch", std::to_string(options_.global_batch))
         .fact("workers", std::to_string(world_.size()))
-        .hint(fmt::format("--global-batch {}", least));
+        .hint(fmt::format("--global-batch {}", minimum));
   }
   task_.model.to(session_.device);
   task_.model.train();
@@ -238,7 +239,7 @@ VerifyReport Verification::run() {
   // The first reference determines the norm for clipping.
   reference(0, false, {});
   for (int workers = 1; workers <= world_.size(); ++workers) {
-    const std::unique_ptr<Communicator> gang = world_.subset(workers);
+    const std::unique_ptr<Communicator> group = world_.subset(workers);
     for (const Tried& tried : all) {
       VerifiedRow row{.strategy = tried.label(),
                       .workers = workers,
@@ -246,7 +247,7 @@ VerifyReport Verification::run() {
                       .results = {}};
       for (size_t type = 0; type < row.types; ++type) {
         for (size_t variant = 0; variant < kVariants.size(); ++variant) {
-          row.results.at(type).at(variant) = try_out(tried, gang.get(), workers, type, variant);
+          row.results.at(type).at(variant) = try_out(tried, group.get(), workers, type, variant);
         }
       }
       report_.rows.push_back(std::move(row));
@@ -367,7 +368,7 @@ void Verification::leave_out_rounding(const std::vector<torch::Tensor>& gradient
 
 // The reference of a training in a 16-bit type. Rounding to 8 bits of mantissa is not small, so the
 // result depends on how a batch is split. Stage 0 with the same workers splits it in the same way.
-const Reference& Verification::stage_zero(Communicator* gang,
+const Reference& Verification::stage_zero(Communicator* group,
                                           int workers,
                                           size_t type,
                                           size_t variant) {
@@ -376,11 +377,11 @@ const Reference& Verification::stage_zero(Communicator* gang,
   if (found != stage_zero_.end()) {
     return found->second;
   }
-  train_gang({.name = strategy::name_with(&strategy::Properties::has_zero_stages)},
-             gang,
-             workers,
-             type,
-             variant);
+  train_group({.name = strategy::name_with(&strategy::Properties::has_zero_stages)},
+              group,
+              workers,
+              type,
+              variant);
   Reference result;
   if (speaks()) {
     result.values = values_now();
@@ -400,15 +401,15 @@ std::vector<torch::Tensor> Verification::values_now() const {
 // Only rank 0 has references and results; find_difference() is a collective of the ranks that took
 // part.
 TrialResult Verification::try_out(
-    const Tried& tried, Communicator* gang, int workers, size_t type, size_t variant) {
+    const Tried& tried, Communicator* group, int workers, size_t type, size_t variant) {
   const Variant& how = kVariants.at(variant);
   const Reference& wanted =
       type < kExactTypes ? reference(type, how.clips, {.workers = workers, .parts = how.accumulate})
-                         : stage_zero(gang, workers, type, variant);
-  train_gang(tried, gang, workers, type, variant);
+                         : stage_zero(group, workers, type, variant);
+  train_group(tried, group, workers, type, variant);
   TrialResult result;
-  if (gang != nullptr) {
-    const std::string different = find_difference(moved_, *gang);
+  if (group != nullptr) {
+    const std::string different = find_difference(moved_, *group);
     if (speaks()) {
       result = compare(moved_, wanted.values, compared_);
       result.identical = different.empty();
@@ -419,8 +420,8 @@ TrialResult Verification::try_out(
 }
 
 // Workers that do not take part only call the barrier after each step.
-void Verification::train_gang(
-    const Tried& tried, Communicator* gang, int workers, size_t type, size_t variant) {
+void Verification::train_group(
+    const Tried& tried, Communicator* group, int workers, size_t type, size_t variant) {
   const Variant& how = kVariants.at(variant);
   show(fmt::format("-s {} on {} of {} workers, {}, {}",
                    tried.label(),
@@ -428,19 +429,19 @@ void Verification::train_gang(
                    world_.size(),
                    kVerifiedTypes.at(type),
                    how.name));
-  if (gang == nullptr) {
+  if (group == nullptr) {
     for (int64_t step = 0; step < steps_; ++step) {
       world_.barrier();
     }
     return;
   }
   // Workers start with different weights on purpose: adopt() must synchronize them.
-  state_->begin(kTypes.at(type), 0.125 * gang->rank());
-  const auto trained = make_strategy(tried.name, *gang, options_for(tried, type));
+  state_->begin(kTypes.at(type), 0.125 * group->rank());
+  const auto trained = make_strategy(tried.name, *group, options_for(tried, type));
   trained->adopt(task_.model, task_.optimizer);
   const Composition composition{.workers = workers, .parts = how.accumulate};
   for (int64_t step = 0; step < steps_; ++step) {
-    train_step(*trained, indices(step, gang->rank(), composition), type, workers);
+    train_step(*trained, indices(step, group->rank(), composition), type, workers);
     trained->step({.clip_norm = how.clips ? clip_norm_ : 0, .loss_scale = kLossScales.at(type)});
     world_.barrier();
   }

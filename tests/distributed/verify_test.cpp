@@ -172,8 +172,8 @@ TEST(VerifyStrategies, AreOpenToALoopOfOnesOwn) {
   EXPECT_EQ(ignored.status.code, 64);
   EXPECT_THAT(ignored.errors,
               HasSubstr("cannot verify strategies: this program does not use Trainer::fit\n"
-                        "  asked: --verify-strategies  (command line)\n"
-                        "  try:   in the program: if (session.wants_verification()) "
+                        "  requested: --verify-strategies  (command line)\n"
+                        "  try:       in the program: if (session.wants_verification()) "
                         "lockstep::verify_strategies(...)"));
 }
 

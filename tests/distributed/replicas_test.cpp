@@ -51,11 +51,11 @@ class Replicas : public ::testing::Test {
 double largest_difference(const NamedTensors& a, const NamedTensors& b) {
   EXPECT_FALSE(a.empty());
   EXPECT_EQ(a.size(), b.size());
-  double most = 0;
+  double maximum = 0;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    most = std::max(most, (a[i].second - b[i].second).abs().max().item<double>());
+    maximum = std::max(maximum, (a[i].second - b[i].second).abs().max().item<double>());
   }
-  return most;
+  return maximum;
 }
 
 TEST_F(Replicas, TrainAsProcessesDo) {
@@ -116,11 +116,11 @@ TEST_F(Replicas, EndTogetherWithOneMessage) {
 }
 
 TEST_F(Replicas, StopAtAStepOnSigterm) {
-  const os::CommandResult stopped = sh(
-      fmt::format("{}/tests/gang/scripts/stop_at_first_step.sh run {} --generated-digits --net mlp "
-                  "--epochs 500 --no-validation -s mirrored --replicas 2 --run-dir run",
-                  LOCKSTEP_SOURCE_DIR,
-                  kMnist));
+  const os::CommandResult stopped = sh(fmt::format(
+      "{}/tests/distributed/scripts/stop_at_first_step.sh run {} --generated-digits --net mlp "
+      "--epochs 500 --no-validation -s mirrored --replicas 2 --run-dir run",
+      LOCKSTEP_SOURCE_DIR,
+      kMnist));
 
   EXPECT_EQ(stopped.status.code, 75) << stopped.output << stopped.errors;
   EXPECT_THAT(stopped.output + stopped.errors, HasSubstr("stopped at step"));

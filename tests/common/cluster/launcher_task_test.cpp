@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/cluster/task_place.h"
+#include "common/cluster/launcher_task.h"
 
 #include <gmock/gmock.h>
 
@@ -65,24 +65,24 @@ os::Environment slurm_step() {
           {"SLURM_STEP_NUM_TASKS", "4"}};
 }
 
-TEST(TaskPlace, IsAbsentWhenNobodyTells) {
-  EXPECT_EQ(find_task_place({}), std::nullopt);
-  EXPECT_EQ(find_task_place(slurm_step()), std::nullopt);
-  EXPECT_EQ(find_task_place({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), std::nullopt);
+TEST(LauncherTask, IsAbsentWithoutVariables) {
+  EXPECT_EQ(find_launcher_task({}), std::nullopt);
+  EXPECT_EQ(find_launcher_task(slurm_step()), std::nullopt);
+  EXPECT_EQ(find_launcher_task({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), std::nullopt);
 }
 
-TEST(TaskPlace, IsWhatTorchrunTells) {
-  EXPECT_EQ(find_task_place(torchrun()),
-            (TaskPlace{.launcher = "torchrun",
-                       .run = "torchrun-none-29500-0",
-                       .rank = 5,
-                       .size = 8,
-                       .local_rank = 1,
-                       .local_size = 4,
-                       .node = 1}));
+TEST(LauncherTask, IsReadFromTheVariablesOfTorchrun) {
+  EXPECT_EQ(find_launcher_task(torchrun()),
+            (LauncherTask{.launcher = "torchrun",
+                          .run = "torchrun-none-29500-0",
+                          .rank = 5,
+                          .size = 8,
+                          .local_rank = 1,
+                          .local_size = 4,
+                          .node = 1}));
 }
 
-TEST(TaskPlace, IsNotTorchrunsWhenAnythingIsMissing) {
+TEST(LauncherTask, IsNotTorchrunsWhenAnythingIsMissing) {
   for (const char* name : {"RANK",
                            "WORLD_SIZE",
                            "LOCAL_RANK",
@@ -90,13 +90,13 @@ TEST(TaskPlace, IsNotTorchrunsWhenAnythingIsMissing) {
                            "MASTER_ADDR",
                            "MASTER_PORT",
                            "TORCHELASTIC_RUN_ID"}) {
-    EXPECT_EQ(find_task_place(without(torchrun(), name)), std::nullopt) << name;
+    EXPECT_EQ(find_launcher_task(without(torchrun(), name)), std::nullopt) << name;
   }
 }
 
-TEST(TaskPlace, NamesTheAttemptOfTorchrunToo) {
+TEST(LauncherTask, NamesTheAttemptOfTorchrunToo) {
   const auto run = [](const os::Environment& changes) {
-    return find_task_place(with(torchrun(), changes))->run;
+    return find_launcher_task(with(torchrun(), changes))->run;
   };
 
   EXPECT_EQ(run({{"TORCHELASTIC_RUN_ID", "job1"}, {"TORCHELASTIC_RESTART_COUNT", "2"}}),
@@ -106,125 +106,126 @@ TEST(TaskPlace, NamesTheAttemptOfTorchrunToo) {
   EXPECT_NE(run({{"TORCHELASTIC_RUN_ID", "a b"}}), run({{"TORCHELASTIC_RUN_ID", "a c"}}));
 }
 
-TEST(TaskPlace, IsWhatOpenMpiTells) {
+TEST(LauncherTask, IsReadFromTheVariablesOfOpenMpi) {
   // OMPI_COMM_WORLD_NODE_RANK is a rank on the node, not the number of a node.
-  EXPECT_EQ(find_task_place(open_mpi()),
-            (TaskPlace{.launcher = "Open MPI",
-                       .run = "mpirun-f0029baa05228ee7-6e7c77a77d41c4d5",
-                       .rank = 3,
-                       .size = 4,
-                       .local_rank = 1,
-                       .local_size = 2,
-                       .node = std::nullopt}));
+  EXPECT_EQ(find_launcher_task(open_mpi()),
+            (LauncherTask{.launcher = "Open MPI",
+                          .run = "mpirun-f0029baa05228ee7-6e7c77a77d41c4d5",
+                          .rank = 3,
+                          .size = 4,
+                          .local_rank = 1,
+                          .local_size = 2,
+                          .node = std::nullopt}));
 }
 
-TEST(TaskPlace, NamesOpenMpisRunByWhatThereIs) {
+TEST(LauncherTask, NamesOpenMpisRunByWhatThereIs) {
   os::Environment variables = without(open_mpi(), "OMPI_MCA_orte_precondition_transports");
-  EXPECT_EQ(find_task_place(variables)->run, "mpirun-2040135681");
+  EXPECT_EQ(find_launcher_task(variables)->run, "mpirun-2040135681");
   variables.insert_or_assign("PMIX_NAMESPACE", "prterun-n1-4711@1");
-  EXPECT_EQ(find_task_place(variables)->run, "mpirun-prterun-n1-4711@1");
+  EXPECT_EQ(find_launcher_task(variables)->run, "mpirun-prterun-n1-4711@1");
   variables.erase("PMIX_NAMESPACE");
-  EXPECT_EQ(find_task_place(variables)->run, "mpirun-2040135681");
+  EXPECT_EQ(find_launcher_task(variables)->run, "mpirun-2040135681");
   variables.erase("OMPI_MCA_ess_base_jobid");
-  EXPECT_THAT(find_task_place(variables)->run, MatchesRegex("mpirun-[0-9a-f]+"));
+  EXPECT_THAT(find_launcher_task(variables)->run, MatchesRegex("mpirun-[0-9a-f]+"));
   variables.erase("OMPI_MCA_orte_hnp_uri");
-  EXPECT_EQ(find_task_place(variables)->run, "");
+  EXPECT_EQ(find_launcher_task(variables)->run, "");
 }
 
-TEST(TaskPlace, IsOpenMpisInsideAStepOfSlurms) {
+TEST(LauncherTask, IsOpenMpisInsideAStepOfSlurms) {
   // mpirun starts its daemons with srun, so its ranks on other nodes have the variables of a step.
-  EXPECT_EQ(find_task_place(with(open_mpi(), slurm_step()))->launcher, "Open MPI");
+  EXPECT_EQ(find_launcher_task(with(open_mpi(), slurm_step()))->launcher, "Open MPI");
 }
 
-TEST(TaskPlace, IsLeftToTheStepWhereSlurmItselfSpeaksPmi) {
-  EXPECT_EQ(find_task_place(
+TEST(LauncherTask, IsLeftToTheStepWhereSlurmItselfSpeaksPmi) {
+  EXPECT_EQ(find_launcher_task(
                 with(slurm_step(), {{"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "slurm.pmix.4.0"}})),
             std::nullopt);
-  EXPECT_EQ(find_task_place(with(slurm_step(),
-                                 {{"PMI_RANK", "3"},
-                                  {"PMI_SIZE", "4"},
-                                  {"PMI_LOCAL_RANK", "1"},
-                                  {"PMI_LOCAL_SIZE", "2"}})),
+  EXPECT_EQ(find_launcher_task(with(slurm_step(),
+                                    {{"PMI_RANK", "3"},
+                                     {"PMI_SIZE", "4"},
+                                     {"PMI_LOCAL_RANK", "1"},
+                                     {"PMI_LOCAL_SIZE", "2"}})),
             std::nullopt);
 }
 
-TEST(TaskPlace, IsWhatPmiTellsWithALocalRankFromSomebody) {
+TEST(LauncherTask, IsReadFromPmiWithALocalRankFromAnotherVariable) {
   const os::Environment pmi = {{"PMI_RANK", "6"}, {"PMI_SIZE", "8"}};
-  const TaskPlace place = {.launcher = "PMI",
-                           .run = "",
-                           .rank = 6,
-                           .size = 8,
-                           .local_rank = 2,
-                           .local_size = 4,
-                           .node = std::nullopt};
-  EXPECT_EQ(find_task_place(pmi), std::nullopt);
-  EXPECT_EQ(find_task_place(with(pmi, {{"MPI_LOCALRANKID", "2"}, {"MPI_LOCALNRANKS", "4"}})),
-            place);
-  EXPECT_EQ(find_task_place(with(pmi, {{"PMI_LOCAL_RANK", "2"}, {"PMI_LOCAL_SIZE", "4"}})), place);
+  const LauncherTask task = {.launcher = "PMI",
+                             .run = "",
+                             .rank = 6,
+                             .size = 8,
+                             .local_rank = 2,
+                             .local_size = 4,
+                             .node = std::nullopt};
+  EXPECT_EQ(find_launcher_task(pmi), std::nullopt);
+  EXPECT_EQ(find_launcher_task(with(pmi, {{"MPI_LOCALRANKID", "2"}, {"MPI_LOCALNRANKS", "4"}})),
+            task);
+  EXPECT_EQ(find_launcher_task(with(pmi, {{"PMI_LOCAL_RANK", "2"}, {"PMI_LOCAL_SIZE", "4"}})),
+            task);
 }
 
-TEST(TaskPlace, IsPmisWhereMpiexecWasStartedBySrun) {
-  const auto place = find_task_place(with(
+TEST(LauncherTask, IsPmisWhereMpiexecWasStartedBySrun) {
+  const auto task = find_launcher_task(with(
       slurm_step(),
       {{"PMI_RANK", "6"}, {"PMI_SIZE", "8"}, {"MPI_LOCALRANKID", "2"}, {"MPI_LOCALNRANKS", "4"}}));
 
-  EXPECT_EQ(place->rank, 6);
-  EXPECT_EQ(place->run, "mpiexec-4");
+  EXPECT_EQ(task->rank, 6);
+  EXPECT_EQ(task->run, "mpiexec-4");
 }
 
-TEST(TaskPlace, IsWhatMvapichAndJsrunTell) {
-  EXPECT_EQ(find_task_place({{"MV2_COMM_WORLD_RANK", "1"},
-                             {"MV2_COMM_WORLD_SIZE", "2"},
-                             {"MV2_COMM_WORLD_LOCAL_RANK", "0"},
-                             {"MV2_COMM_WORLD_LOCAL_SIZE", "1"},
-                             {"SLURM_JOB_ID", "9"}}),
-            (TaskPlace{.launcher = "MVAPICH",
-                       .run = "mvapich-9",
-                       .rank = 1,
-                       .size = 2,
-                       .local_rank = 0,
-                       .local_size = 1,
-                       .node = std::nullopt}));
-  EXPECT_EQ(find_task_place({{"JSM_NAMESPACE_RANK", "3"},
-                             {"JSM_NAMESPACE_SIZE", "12"},
-                             {"JSM_NAMESPACE_LOCAL_RANK", "3"},
-                             {"JSM_NAMESPACE_LOCAL_SIZE", "6"},
-                             {"LSB_JOBID", "77"}}),
-            (TaskPlace{.launcher = "jsrun",
-                       .run = "jsrun-77",
-                       .rank = 3,
-                       .size = 12,
-                       .local_rank = 3,
-                       .local_size = 6,
-                       .node = std::nullopt}));
+TEST(LauncherTask, IsWhatMvapichAndJsrunTell) {
+  EXPECT_EQ(find_launcher_task({{"MV2_COMM_WORLD_RANK", "1"},
+                                {"MV2_COMM_WORLD_SIZE", "2"},
+                                {"MV2_COMM_WORLD_LOCAL_RANK", "0"},
+                                {"MV2_COMM_WORLD_LOCAL_SIZE", "1"},
+                                {"SLURM_JOB_ID", "9"}}),
+            (LauncherTask{.launcher = "MVAPICH",
+                          .run = "mvapich-9",
+                          .rank = 1,
+                          .size = 2,
+                          .local_rank = 0,
+                          .local_size = 1,
+                          .node = std::nullopt}));
+  EXPECT_EQ(find_launcher_task({{"JSM_NAMESPACE_RANK", "3"},
+                                {"JSM_NAMESPACE_SIZE", "12"},
+                                {"JSM_NAMESPACE_LOCAL_RANK", "3"},
+                                {"JSM_NAMESPACE_LOCAL_SIZE", "6"},
+                                {"LSB_JOBID", "77"}}),
+            (LauncherTask{.launcher = "jsrun",
+                          .run = "jsrun-77",
+                          .rank = 3,
+                          .size = 12,
+                          .local_rank = 3,
+                          .local_size = 6,
+                          .node = std::nullopt}));
 }
 
-TEST(TaskPlace, PrefersTorchrunToOpenMpi) {
-  EXPECT_EQ(find_task_place(with(open_mpi(), torchrun()))->launcher, "torchrun");
+TEST(LauncherTask, PrefersTorchrunToOpenMpi) {
+  EXPECT_EQ(find_launcher_task(with(open_mpi(), torchrun()))->launcher, "torchrun");
 }
 
-TEST(TaskPlace, NamesWhatItCannotRead) {
+TEST(LauncherTask, NamesWhatItCannotRead) {
   EXPECT_THAT(
       [] {
-        find_task_place(with(open_mpi(), {{"OMPI_COMM_WORLD_SIZE", "x"}}));
+        find_launcher_task(with(open_mpi(), {{"OMPI_COMM_WORLD_SIZE", "x"}}));
       },
       ThrowsMessage<Error>(HasSubstr("cannot read OMPI_COMM_WORLD_SIZE='x'")));
   EXPECT_THAT(
       [] {
-        find_task_place(with(torchrun(), {{"LOCAL_RANK", "-1"}}));
+        find_launcher_task(with(torchrun(), {{"LOCAL_RANK", "-1"}}));
       },
       ThrowsMessage<Error>(HasSubstr("cannot read LOCAL_RANK='-1'")));
   EXPECT_THAT(
       [] {
-        find_task_place(with(torchrun(), {{"MASTER_PORT", "http"}}));
+        find_launcher_task(with(torchrun(), {{"MASTER_PORT", "http"}}));
       },
       ThrowsMessage<Error>(HasSubstr("cannot read MASTER_PORT='http'")));
 }
 
-TEST(TaskPlace, NamesBothVariablesThatContradict) {
+TEST(LauncherTask, NamesBothVariablesThatContradict) {
   EXPECT_THAT(
       [] {
-        find_task_place(with(torchrun(), {{"RANK", "8"}}));
+        find_launcher_task(with(torchrun(), {{"RANK", "8"}}));
       },
       ThrowsMessage<Error>(
           StrEq("cannot determine the rank: conflicting launcher variables\n"
@@ -233,7 +234,7 @@ TEST(TaskPlace, NamesBothVariablesThatContradict) {
                 "  try:        unset RANK if it is left over from another launcher")));
   EXPECT_THAT(
       [] {
-        find_task_place(with(open_mpi(), {{"OMPI_COMM_WORLD_LOCAL_RANK", "2"}}));
+        find_launcher_task(with(open_mpi(), {{"OMPI_COMM_WORLD_LOCAL_RANK", "2"}}));
       },
       ThrowsMessage<Error>(AllOf(HasSubstr("OMPI_COMM_WORLD_LOCAL_RANK: 2"),
                                  HasSubstr("OMPI_COMM_WORLD_LOCAL_SIZE: 2"))));
@@ -247,27 +248,28 @@ TEST(InsideWorker, NeedsOurMarkAndARank) {
   EXPECT_TRUE(is_inside_worker(contract::to_environment({})));
 }
 
-contract::WorkerPlace full_place() {
-  contract::WorkerPlace place;
-  place.master_port = 1234;
-  place.interface = "ib0";
-  place.run_id = "a";
-  place.run_directory = "/runs/a";
-  place.node = "n1";
-  place.error_file = "/runs/a/error.json";
-  place.horovod_addr = "10.0.0.1";
-  place.horovod_port = 4321;
-  place.tensorflow_cluster = {"10.0.0.1:1"};
-  return place;
+contract::WorkerSpec fully_specified_worker() {
+  contract::WorkerSpec task;
+  task.master_port = 1234;
+  task.interface = "ib0";
+  task.run_id = "a";
+  task.run_directory = "/runs/a";
+  task.node = "n1";
+  task.error_file = "/runs/a/error.json";
+  task.horovod_addr = "10.0.0.1";
+  task.horovod_port = 4321;
+  task.tensorflow_cluster = {"10.0.0.1:1"};
+  return task;
 }
 
-TEST(WithoutPlaces, LeavesNothingOfWhatWeTellAWorker) {
-  EXPECT_THAT(without_places(contract::to_environment(full_place())), IsEmpty());
+TEST(WithoutRankVariables, LeavesNothingOfWhatWeTellAWorker) {
+  EXPECT_THAT(without_rank_variables(contract::to_environment(fully_specified_worker())),
+              IsEmpty());
 }
 
-TEST(WithoutPlaces, LeavesNothingOfWhatOthersTell) {
-  EXPECT_THAT(without_places(torchrun()), IsEmpty());
-  EXPECT_THAT(without_places(open_mpi()), IsEmpty());
+TEST(WithoutRankVariables, LeavesNothingOfWhatOthersTell) {
+  EXPECT_THAT(without_rank_variables(torchrun()), IsEmpty());
+  EXPECT_THAT(without_rank_variables(open_mpi()), IsEmpty());
   for (const char* name : {"TORCHELASTIC_ERROR_FILE",
                            "HOROVOD_RANK",
                            "HOROVOD_CROSS_SIZE",
@@ -291,11 +293,11 @@ TEST(WithoutPlaces, LeavesNothingOfWhatOthersTell) {
                            "LOCKSTEP_FORK_OFFER",
                            "LOCKSTEP_TERMINAL_COLUMNS",
                            "LOCKSTEP_COMMAND_TIME"}) {
-    EXPECT_THAT(without_places({{name, "1"}}), IsEmpty()) << name;
+    EXPECT_THAT(without_rank_variables({{name, "1"}}), IsEmpty()) << name;
   }
 }
 
-TEST(WithoutPlaces, KeepsWhatTheUserHasSet) {
+TEST(WithoutRankVariables, KeepsWhatTheUserHasSet) {
   os::Environment settings;
   for (const char* name : {"PATH",
                            "NCCL_DEBUG",
@@ -327,18 +329,18 @@ TEST(WithoutPlaces, KeepsWhatTheUserHasSet) {
     settings.emplace(name, "1");
   }
 
-  EXPECT_EQ(without_places(settings), settings);
+  EXPECT_EQ(without_rank_variables(settings), settings);
 }
 
-TEST(WithoutPlaces, TellsOurChoiceOfAnInterfaceFromTheUsers) {
-  EXPECT_THAT(without_places({{"LOCKSTEP_INTERFACE", "ib0"},
-                              {"GLOO_SOCKET_IFNAME", "ib0"},
-                              {"TP_SOCKET_IFNAME", "ib0"},
-                              {"HOROVOD_GLOO_IFACE", "ib0"},
-                              {"NCCL_SOCKET_IFNAME", "=ib0"}}),
+TEST(WithoutRankVariables, DistinguishesOurChoiceOfAnInterfaceFromThatOfTheUser) {
+  EXPECT_THAT(without_rank_variables({{"LOCKSTEP_INTERFACE", "ib0"},
+                                      {"GLOO_SOCKET_IFNAME", "ib0"},
+                                      {"TP_SOCKET_IFNAME", "ib0"},
+                                      {"HOROVOD_GLOO_IFACE", "ib0"},
+                                      {"NCCL_SOCKET_IFNAME", "=ib0"}}),
               IsEmpty());
   const os::Environment users = {{"NCCL_SOCKET_IFNAME", "eth"}};
-  EXPECT_EQ(without_places(with(users, {{"LOCKSTEP_INTERFACE", "ib0"}})), users);
+  EXPECT_EQ(without_rank_variables(with(users, {{"LOCKSTEP_INTERFACE", "ib0"}})), users);
 }
 
 }  // namespace

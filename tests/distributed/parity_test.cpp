@@ -4,8 +4,8 @@
 // threads here; processes_test.cpp tests the same over every transport.
 #include <gmock/gmock.h>
 
-#include "gang/drift.h"
-#include "support/gang.h"
+#include "distributed/drift.h"
+#include "support/run_workers.h"
 
 namespace lockstep {
 namespace {
@@ -14,7 +14,7 @@ class Parity : public ::testing::TestWithParam<std::tuple<std::string, int, int>
 
 TEST_P(Parity, HoldsAgainstOneProcessOnTheSameGlobalBatch) {
   const auto& [strategy, workers, accumulate] = GetParam();
-  gang(workers, [&, name = strategy, parts = accumulate](Communicator& comm) {
+  run_workers(workers, [&, name = strategy, parts = accumulate](Communicator& comm) {
     const Drift exact =
         measure_drift(comm, {.type = torch::kFloat64, .accumulate = parts, .strategy = name});
     const Drift single =
@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies,
                          });
 
 TEST(UnevenParity, HoldsWhenTheBatchDoesNotDivideEvenly) {
-  gang(3, [](Communicator& comm) {
+  run_workers(3, [](Communicator& comm) {
     const Drift drift = measure_drift(comm, {.type = torch::kFloat64, .global_batch = 20});
     EXPECT_LE(drift.relative, 1e-10);
   });

@@ -2,7 +2,7 @@
 // Training programs started by srun, without the launcher, determine their ranks themselves.
 #include <gmock/gmock.h>
 
-#include "launcher/slurm/gang.h"
+#include "launcher/slurm/workers.h"
 
 namespace lockstep::testing {
 namespace {
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 constexpr const char* kMeet =
     "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)-fab; ";
 
-class Places : public OnLab {
+class Ranks : public OnLab {
  protected:
   void SetUp() override {
     OnLab::SetUp();
@@ -40,7 +40,7 @@ class Places : public OnLab {
   }
 };
 
-TEST_F(Places, AreFoundUnderPlainSrun) {
+TEST_F(Ranks, AreFoundUnderPlainSrun) {
   for (const std::string strategy : {"ddp", "horovod"}) {
     const Result result = srun(kMeet, "", "-s " + strategy);
 
@@ -50,7 +50,7 @@ TEST_F(Places, AreFoundUnderPlainSrun) {
   }
 }
 
-TEST_F(Places, AreFoundUnderSrunWithPmixAndTheGangTalksMpi) {
+TEST_F(Ranks, AreFoundUnderSrunWithPmixAndTheWorkersUseMpi) {
   const Result result =
       srun("export OMPI_MCA_btl_tcp_if_include=fab0; ", "--mpi=pmix", "-s horovod");
 
@@ -58,7 +58,7 @@ TEST_F(Places, AreFoundUnderSrunWithPmixAndTheGangTalksMpi) {
   EXPECT_THAT(result.output, HasSubstr("-s horovod on 4 workers (mpi)")) << result.errors;
 }
 
-TEST_F(Places, AreFoundInTfConfig) {
+TEST_F(Ranks, AreFoundInTfConfig) {
   lab().write("task.sh",
               "#!/bin/bash\n"
               "workers=\n"

@@ -3,7 +3,7 @@
 import fs from "node:fs";
 import path from "node:path";
 
-export class MadeUpRun {
+export class FakeRun {
   constructor(root, { workers = 2, started = 1700000000, gpus = true } = {}) {
     Object.assign(this, { root, workers, started, gpus });
     fs.mkdirSync(path.join(root, "events"), { recursive: true });
@@ -59,7 +59,7 @@ export class MadeUpRun {
   }
 
   sample(node, ranks, time, load = 0.9) {
-    const gpus = this.gpus ? ranks.map((_, i) => ({ index: i, uuid: `GPU-${node}-${i}`, name: "Made-up GPU", bus_id: "", utilisation: load - 0.03 * i, memory_bytes: 30e9, memory_total_bytes: 80e9, power_watts: 400 + i, temperature: 60 })) : [];
+    const gpus = this.gpus ? ranks.map((_, i) => ({ index: i, uuid: `GPU-${node}-${i}`, name: "Fake GPU", bus_id: "", utilisation: load - 0.03 * i, memory_bytes: 30e9, memory_total_bytes: 80e9, power_watts: 400 + i, temperature: 60 })) : [];
     const sample = {
       event: "node", time, node, host: `node-${node}`, cores: 3.5, granted: 8, memory_bytes: 4e9, memory_limit_bytes: 64e9, interfaces: [], gpus,
       no_gpus: this.gpus ? "" : "no driver", workers: ranks.map((rank, i) => ({ rank, pid: 100 + rank, cores: 1.5, memory_bytes: 2e9, read_bytes: 0, written_bytes: 0, gpus: this.gpus ? [i] : [] })),

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// Expects the four lines that `gang_worker --do drift` prints, each with a difference of no more
-// than rounding, and with parameters that are identical on all ranks.
+// Expects the four lines that `distributed_worker --do drift` prints, each with a difference of no
+// more than rounding, and with parameters that are identical on all ranks.
 inline void expect_small_drift(const std::string& output) {
   const std::regex line(R"(drift \d+ workers (\w+) .* relative (\S+) (\w+))");
   int lines = 0;

@@ -8,7 +8,7 @@
 #include "common/os/command.h"
 #include "common/os/files.h"
 #include "common/os/socket.h"
-#include "gang/drift_lines.h"
+#include "distributed/drift_lines.h"
 #include "training/comm/process_group.h"
 
 namespace lockstep {
@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 const std::string kLockstep = LOCKSTEP_BIN_DIR "/lockstep";
-const std::string kWorker = LOCKSTEP_TEST_DIR "/gang_worker";
+const std::string kWorker = LOCKSTEP_TEST_DIR "/distributed_worker";
 const std::string kCallsWorker = LOCKSTEP_TEST_DIR "/calls_worker";
 constexpr const char* kHint = "make the same calls on every worker";
 

@@ -8,7 +8,7 @@
 
 #include "common/os/command.h"
 #include "common/os/files.h"
-#include "gang/drift_lines.h"
+#include "distributed/drift_lines.h"
 #include "lockstep/checkpoint.h"
 #include "training/comm/mpi.h"
 #include "training/comm/process_group.h"
@@ -23,8 +23,8 @@ using ::testing::Not;
 const std::string kLockstep = LOCKSTEP_BIN_DIR "/lockstep";
 const std::string kMnist = LOCKSTEP_BIN_DIR "/mnist";
 const std::string kOwnLoop = LOCKSTEP_BIN_DIR "/own_loop";
-const std::string kScripts = LOCKSTEP_SOURCE_DIR "/tests/gang/scripts";
-const std::string kWorker = LOCKSTEP_TEST_DIR "/gang_worker";
+const std::string kScripts = LOCKSTEP_SOURCE_DIR "/tests/distributed/scripts";
+const std::string kWorker = LOCKSTEP_TEST_DIR "/distributed_worker";
 
 // Runs a shell command in a temporary directory.
 class Shell : public ::testing::Test {
@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"UnknownStrategy",
                 "-s ddpp",
                 64,
-                "there are: single, ddp, horovod, deepspeed, mirrored"},
+                "available: single, ddp, horovod, deepspeed, mirrored"},
         Mistake{"EmptyBatch",
                 "--generated-digits --batch-size 0",
                 64,
@@ -250,7 +250,7 @@ TEST_F(Processes, RefuseCorruptData) {
   const os::CommandResult result = launch(2, kMnist);
 
   EXPECT_EQ(result.status.code, 74) << result.errors;
-  EXPECT_THAT(result.errors, AllOf(HasSubstr("it is not an IDX file"), HasSubstr("at byte:  0")));
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("it is not an IDX file"), HasSubstr("byte:     0")));
 }
 
 TEST_F(Processes, TellThatThePortIsTaken) {
@@ -265,7 +265,7 @@ TEST_F(Processes, TellThatThePortIsTaken) {
   EXPECT_THAT(result.errors, HasSubstr("in use"));
 }
 
-TEST_F(Processes, EndAtOnceOnSigtermWhileTheyWaitForTheirGang) {
+TEST_F(Processes, EndAtOnceOnSigtermWhileTheyWaitForTheOthers) {
   const os::CommandResult result =
       sh(fmt::format("{}/stop_while_joining.py {} --generated-digits", kScripts, kMnist));
 

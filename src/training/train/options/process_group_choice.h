@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "common/cluster/place.h"
+#include "common/cluster/placement.h"
 #include "common/os/environment.h"
 #include "training/comm/join.h"
 #include "training/comm/stall_watch.h"
@@ -10,7 +10,7 @@
 namespace lockstep::train {
 
 // How this worker joins the process group, and how long it waits before it reports a stall.
-struct GangChoice {
+struct ProcessGroupChoice {
   cluster::Placement placement;
   comm::JoinOptions join;
   comm::StallOptions stall;
@@ -24,8 +24,8 @@ struct GangChoice {
 //   HOROVOD_GLOO_IFACE, HOROVOD_GLOO_TIMEOUT_SECONDS
 // The value "gloo" from lockstep's own launcher only means "not MPI" and does not select the
 // transport. Throws an Error that names the invalid variable or option.
-GangChoice choose_gang(const Flags& flags,
-                       const os::Environment& environment,
-                       cluster::Placement placement);
+ProcessGroupChoice choose_process_group(const Flags& flags,
+                                        const os::Environment& environment,
+                                        cluster::Placement placement);
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/train/options/gang_choice.h"
+#include "training/train/options/process_group_choice.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr int kMostSeconds = 1 << 30;
+constexpr int kMaxSeconds = 1 << 30;
 
 // The transport that Horovod's variables select, if any.
 std::optional<std::string> find_horovod_transport(const os::Environment& environment) {
@@ -35,7 +35,9 @@ std::optional<std::string> find_horovod_transport(const os::Environment& environ
 
 // Command line, then variables, then defaults. An interface of the launcher precedes that of
 // Horovod.
-void heed_horovod(const Flags& flags, const os::Environment& environment, GangChoice& choice) {
+void heed_horovod(const Flags& flags,
+                  const os::Environment& environment,
+                  ProcessGroupChoice& choice) {
   const auto transport = find_horovod_transport(environment);
   // lockstep's launcher sets HOROVOD_CONTROLLER=gloo for Python programs; it is not a user choice.
   const bool is_our_advice = choice.placement.launched_by == cluster::LaunchedBy::Launcher &&
@@ -43,12 +45,12 @@ void heed_horovod(const Flags& flags, const os::Environment& environment, GangCh
   if (flags.transport == "auto" && transport && !is_our_advice) {
     choice.join.transport = *transport;
   }
-  if (choice.placement.place.interface.empty()) {
-    choice.placement.place.interface =
+  if (choice.placement.worker.interface.empty()) {
+    choice.placement.worker.interface =
         os::find_variable(environment, "HOROVOD_GLOO_IFACE").value_or("");
   }
   const auto timeout =
-      contract::find_number(environment, "HOROVOD_GLOO_TIMEOUT_SECONDS", 1, kMostSeconds);
+      contract::find_number(environment, "HOROVOD_GLOO_TIMEOUT_SECONDS", 1, kMaxSeconds);
   if (timeout && !flags.timeout) {
     choice.join.timeout = std::chrono::seconds(*timeout);
   }
@@ -58,10 +60,10 @@ void heed_horovod(const Flags& flags, const os::Environment& environment, GangCh
 comm::StallOptions choose_stall(const Flags& flags, const os::Environment& environment) {
   comm::StallOptions stall;
   const auto check =
-      contract::find_number(environment, "HOROVOD_STALL_CHECK_TIME_SECONDS", 0, kMostSeconds);
+      contract::find_number(environment, "HOROVOD_STALL_CHECK_TIME_SECONDS", 0, kMaxSeconds);
   const auto disable = os::find_variable(environment, "HOROVOD_STALL_CHECK_DISABLE");
   const auto shutdown =
-      contract::find_number(environment, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", 0, kMostSeconds);
+      contract::find_number(environment, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", 0, kMaxSeconds);
   if (flags.stall_warning) {
     stall.warning = *flags.stall_warning;
   } else if (disable && !disable->empty() && *disable != "0") {
@@ -80,12 +82,12 @@ comm::StallOptions choose_stall(const Flags& flags, const os::Environment& envir
 
 }  // namespace
 
-GangChoice choose_gang(const Flags& flags,
-                       const os::Environment& environment,
-                       cluster::Placement placement) {
-  GangChoice choice{.placement = std::move(placement),
-                    .join = {.transport = flags.transport},
-                    .stall = choose_stall(flags, environment)};
+ProcessGroupChoice choose_process_group(const Flags& flags,
+                                        const os::Environment& environment,
+                                        cluster::Placement placement) {
+  ProcessGroupChoice choice{.placement = std::move(placement),
+                            .join = {.transport = flags.transport},
+                            .stall = choose_stall(flags, environment)};
   if (flags.timeout) {
     choice.join.timeout = std::chrono::milliseconds(static_cast<int64_t>(*flags.timeout * 1000));
   }

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kLockstep = LOCKSTEP_BIN_DIR "/lockstep";
-const std::string kScripts = LOCKSTEP_SOURCE_DIR "/tests/gang/scripts";
+const std::string kScripts = LOCKSTEP_SOURCE_DIR "/tests/distributed/scripts";
 const std::string kWorker = LOCKSTEP_TEST_DIR "/faults_worker";
 
 int count(const std::string& text, const std::string& part) {
@@ -134,7 +134,7 @@ TEST_P(Faults, TellWhichLaterCallsDoNotMatch) {
   expect_different_calls(result, "rank 1: broadcast of 1 200 floats from rank 0");
 }
 
-TEST_P(Faults, EndAGangThatWaitsTooLong) {
+TEST_P(Faults, EndARunThatWaitsTooLong) {
   const os::CommandResult result =
       start(3, "--do late --seconds 20", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=3");
 
@@ -146,7 +146,7 @@ TEST_P(Faults, EndAGangThatWaitsTooLong) {
   EXPECT_TRUE(std::regex_search(result.output, message)) << result.output;
 }
 
-TEST_P(Faults, EndAGangThatWaitsTooLongForATensorOfHorovods) {
+TEST_P(Faults, EndARunThatWaitsTooLongForATensorOfHorovod) {
   const os::CommandResult result =
       start(3,
             "-s horovod --do away --seconds 20",

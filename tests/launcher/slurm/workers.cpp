@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/slurm/gang.h"
+#include "launcher/slurm/workers.h"
 
 #include <filesystem>
 #include <gmock/gmock.h>
@@ -80,7 +80,7 @@ nlohmann::json fact_of(const Lab& lab, int rank) {
       read_text(lab.path("fact-" + std::to_string(rank) + ".json")), nullptr, false);
 }
 
-void expect_gang(const Lab& lab, const std::vector<std::pair<std::string, int>>& nodes) {
+void expect_workers(const Lab& lab, const std::vector<std::pair<std::string, int>>& nodes) {
   int world = 0;
   for (const auto& [node, workers] : nodes) {
     world += workers;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/cluster/task_place.h"
+#include "common/cluster/launcher_task.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace lockstep::cluster {
 namespace {
 
-constexpr int kMostTasks = 1 << 24;
+constexpr int kMaxTasks = 1 << 24;
 
 // The value as part of a file name: unchanged if it is valid there, else a hash of it.
 std::string to_name(std::string_view value) {
@@ -47,8 +47,8 @@ std::string name_run(const os::Environment& environment,
   return "";
 }
 
-int read_number(const os::Environment& environment, std::string_view name, int least) {
-  return contract::find_number(environment, name, least, kMostTasks).value_or(least);
+int read_number(const os::Environment& environment, std::string_view name, int minimum) {
+  return contract::find_number(environment, name, minimum, kMaxTasks).value_or(minimum);
 }
 
 void require_below(std::string_view name, int value, std::string_view bound_name, int bound) {
@@ -61,54 +61,54 @@ void require_below(std::string_view name, int value, std::string_view bound_name
 }
 
 // Nothing unless all four are set.
-std::optional<TaskPlace> find_complete(const os::Environment& environment,
-                                       const contract::PlaceNames& names) {
+std::optional<LauncherTask> find_complete(const os::Environment& environment,
+                                          const contract::RankVariables& names) {
   for (const std::string_view name : {names.rank, names.size, names.local_rank, names.local_size}) {
     if (!environment.contains(name)) {
       return std::nullopt;
     }
   }
-  TaskPlace place;
-  place.launcher = names.launcher;
-  place.rank = read_number(environment, names.rank, 0);
-  place.size = read_number(environment, names.size, 1);
-  place.local_rank = read_number(environment, names.local_rank, 0);
-  place.local_size = read_number(environment, names.local_size, 1);
-  require_below(names.rank, place.rank, names.size, place.size);
-  require_below(names.local_rank, place.local_rank, names.local_size, place.local_size);
-  return place;
+  LauncherTask task;
+  task.launcher = names.launcher;
+  task.rank = read_number(environment, names.rank, 0);
+  task.size = read_number(environment, names.size, 1);
+  task.local_rank = read_number(environment, names.local_rank, 0);
+  task.local_size = read_number(environment, names.local_size, 1);
+  require_below(names.rank, task.rank, names.size, task.size);
+  require_below(names.local_rank, task.local_rank, names.local_size, task.local_size);
+  return task;
 }
 
-std::optional<TaskPlace> find_torchrun(const os::Environment& environment) {
+std::optional<LauncherTask> find_torchrun(const os::Environment& environment) {
   const bool is_torchrun = std::all_of(
       contract::kTorchrunMarks.begin(), contract::kTorchrunMarks.end(), [&](std::string_view name) {
         return environment.contains(name);
       });
-  auto place = is_torchrun ? find_complete(environment, contract::kTorchrunNames) : std::nullopt;
-  if (place) {
-    place->node = contract::find_number(environment, "GROUP_RANK", 0, kMostTasks);
+  auto task = is_torchrun ? find_complete(environment, contract::kTorchrunNames) : std::nullopt;
+  if (task) {
+    task->node = contract::find_number(environment, "GROUP_RANK", 0, kMaxTasks);
     // A restarted worker must not join workers of the previous attempt.
-    place->run = fmt::format("{}-{}-{}",
-                             name_run(environment, "torchrun", {"TORCHELASTIC_RUN_ID"}),
-                             read_number(environment, "MASTER_PORT", 0),
-                             read_number(environment, "TORCHELASTIC_RESTART_COUNT", 0));
+    task->run = fmt::format("{}-{}-{}",
+                            name_run(environment, "torchrun", {"TORCHELASTIC_RUN_ID"}),
+                            read_number(environment, "MASTER_PORT", 0),
+                            read_number(environment, "TORCHELASTIC_RESTART_COUNT", 0));
   }
-  return place;
+  return task;
 }
 
-std::optional<TaskPlace> find_open_mpi(const os::Environment& environment) {
-  auto place = find_complete(environment, contract::kOpenMpiNames);
-  if (place) {
+std::optional<LauncherTask> find_open_mpi(const os::Environment& environment) {
+  auto task = find_complete(environment, contract::kOpenMpiNames);
+  if (task) {
     // The first is random for every mpirun, up to Open MPI 4. The others are short numbers or
     // names, which two runs on different machines could share.
-    place->run = name_run(environment,
-                          "mpirun",
-                          {"OMPI_MCA_orte_precondition_transports",
-                           "PMIX_NAMESPACE",
-                           "OMPI_MCA_ess_base_jobid",
-                           "OMPI_MCA_orte_hnp_uri"});
+    task->run = name_run(environment,
+                         "mpirun",
+                         {"OMPI_MCA_orte_precondition_transports",
+                          "PMIX_NAMESPACE",
+                          "OMPI_MCA_ess_base_jobid",
+                          "OMPI_MCA_orte_hnp_uri"});
   }
-  return place;
+  return task;
 }
 
 // srun --mpi=pmi2 sets the same values as the step, which has more.
@@ -120,35 +120,35 @@ bool is_of_slurm(const os::Environment& environment) {
          find("PMI_SIZE") == find("SLURM_STEP_NUM_TASKS");
 }
 
-std::optional<TaskPlace> find_pmi(const os::Environment& environment) {
+std::optional<LauncherTask> find_pmi(const os::Environment& environment) {
   if (is_of_slurm(environment)) {
     return std::nullopt;
   }
-  for (const contract::PlaceNames& names : contract::kPmiNames) {
-    if (auto place = find_complete(environment, names)) {
-      place->run = name_run(environment,
-                            "mpiexec",
-                            {"PALS_APID", "PMI_JOBID", "PBS_JOBID", "LSB_JOBID", "SLURM_JOB_ID"});
-      return place;
+  for (const contract::RankVariables& names : contract::kPmiNames) {
+    if (auto task = find_complete(environment, names)) {
+      task->run = name_run(environment,
+                           "mpiexec",
+                           {"PALS_APID", "PMI_JOBID", "PBS_JOBID", "LSB_JOBID", "SLURM_JOB_ID"});
+      return task;
     }
   }
   return std::nullopt;
 }
 
-std::optional<TaskPlace> find_mvapich(const os::Environment& environment) {
-  auto place = find_complete(environment, contract::kMvapichNames);
-  if (place) {
-    place->run = name_run(environment, "mvapich", {"PBS_JOBID", "LSB_JOBID", "SLURM_JOB_ID"});
+std::optional<LauncherTask> find_mvapich(const os::Environment& environment) {
+  auto task = find_complete(environment, contract::kMvapichNames);
+  if (task) {
+    task->run = name_run(environment, "mvapich", {"PBS_JOBID", "LSB_JOBID", "SLURM_JOB_ID"});
   }
-  return place;
+  return task;
 }
 
-std::optional<TaskPlace> find_jsm(const os::Environment& environment) {
-  auto place = find_complete(environment, contract::kJsmNames);
-  if (place) {
-    place->run = name_run(environment, "jsrun", {"PMIX_NAMESPACE", "LSB_JOBID"});
+std::optional<LauncherTask> find_jsm(const os::Environment& environment) {
+  auto task = find_complete(environment, contract::kJsmNames);
+  if (task) {
+    task->run = name_run(environment, "jsrun", {"PMIX_NAMESPACE", "LSB_JOBID"});
   }
-  return place;
+  return task;
 }
 
 bool has_one_of(std::string_view name, std::span<const std::string_view> prefixes) {
@@ -157,10 +157,10 @@ bool has_one_of(std::string_view name, std::span<const std::string_view> prefixe
   });
 }
 
-bool tells_a_place(std::string_view name) {
-  const auto& names = contract::kPlaceVariables;
+bool describes_a_task(std::string_view name) {
+  const auto& names = contract::kRankVariables;
   return std::find(names.begin(), names.end(), name) != names.end() ||
-         (has_one_of(name, contract::kPlacePrefixes) &&
+         (has_one_of(name, contract::kRankVariablePrefixes) &&
           !name.starts_with(contract::kSettingPrefix));
 }
 
@@ -178,10 +178,10 @@ void drop_chosen_interface(os::Environment& environment) {
 
 }  // namespace
 
-std::optional<TaskPlace> find_task_place(const os::Environment& environment) {
+std::optional<LauncherTask> find_launcher_task(const os::Environment& environment) {
   for (const auto find : {find_torchrun, find_open_mpi, find_pmi, find_mvapich, find_jsm}) {
-    if (auto place = find(environment)) {
-      return place;
+    if (auto task = find(environment)) {
+      return task;
     }
   }
   return std::nullopt;
@@ -193,9 +193,9 @@ bool is_inside_worker(const os::Environment& environment) {
 }
 
 // The interface first: the variable that remembers the choice is removed by the second step.
-os::Environment without_places(os::Environment environment) {
+os::Environment without_rank_variables(os::Environment environment) {
   drop_chosen_interface(environment);
-  std::erase_if(environment, [](const auto& variable) { return tells_a_place(variable.first); });
+  std::erase_if(environment, [](const auto& variable) { return describes_a_task(variable.first); });
   return environment;
 }
 

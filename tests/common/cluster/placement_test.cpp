@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/cluster/place.h"
+#include "common/cluster/placement.h"
 
 #include <gmock/gmock.h>
 
@@ -19,33 +19,33 @@ os::Environment open_mpi(const char* rank, const char* local_rank) {
           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
 }
 
-TEST(Placement, IsAGangOfOneWhenNobodyTells) {
+TEST(Placement, IsASingleWorkerWithoutALauncher) {
   const Placement mine = read_placement({{"HOME", "/"}});
 
   EXPECT_EQ(mine.launched_by, LaunchedBy::Alone);
-  EXPECT_EQ(mine.place, contract::WorkerPlace{});
+  EXPECT_EQ(mine.worker, contract::WorkerSpec{});
 }
 
-TEST(Placement, IsWhatTheLauncherTells) {
-  contract::WorkerPlace told;
-  told.rank = told.local_rank = 1;
-  told.world_size = told.local_world_size = 2;
-  told.master_port = 1234;
+TEST(Placement, IsReadFromTheVariablesOfTheLauncher) {
+  contract::WorkerSpec spec;
+  spec.rank = spec.local_rank = 1;
+  spec.world_size = spec.local_world_size = 2;
+  spec.master_port = 1234;
 
-  EXPECT_EQ(read_placement(contract::to_environment(told)),
-            (Placement{told, LaunchedBy::Launcher, false}));
+  EXPECT_EQ(read_placement(contract::to_environment(spec)),
+            (Placement{spec, LaunchedBy::Launcher, false}));
 }
 
-TEST(Placement, IsWhatOpenMpiTells) {
+TEST(Placement, IsReadFromTheVariablesOfOpenMpi) {
   const Placement mine = read_placement(open_mpi("3", "1"));
 
   EXPECT_EQ(mine.launched_by, LaunchedBy::OpenMpi);
-  EXPECT_EQ(mine.place.rank, 3);
-  EXPECT_EQ(mine.place.world_size, 4);
-  EXPECT_EQ(mine.place.local_rank, 1);
-  EXPECT_EQ(mine.place.local_world_size, 2);
-  EXPECT_EQ(mine.place.nodes, 2);
-  EXPECT_EQ(mine.place.node_rank, 1);
+  EXPECT_EQ(mine.worker.rank, 3);
+  EXPECT_EQ(mine.worker.world_size, 4);
+  EXPECT_EQ(mine.worker.local_rank, 1);
+  EXPECT_EQ(mine.worker.local_world_size, 2);
+  EXPECT_EQ(mine.worker.nodes, 2);
+  EXPECT_EQ(mine.worker.node_rank, 1);
 }
 
 TEST(Placement, PrefersTheLauncherToOpenMpi) {
@@ -56,10 +56,10 @@ TEST(Placement, PrefersTheLauncherToOpenMpi) {
 }
 
 TEST(Placement, DoesNotTakeOurOwnVariablesForThoseOfMpirun) {
-  contract::WorkerPlace told;
-  told.rank = told.local_rank = 1;
-  told.world_size = told.local_world_size = 2;
-  os::Environment variables = contract::to_environment(told);
+  contract::WorkerSpec spec;
+  spec.rank = spec.local_rank = 1;
+  spec.world_size = spec.local_world_size = 2;
+  os::Environment variables = contract::to_environment(spec);
   EXPECT_FALSE(read_placement(variables).is_under_mpi);
 
   // A worker unsets these to run a program alone.
@@ -90,7 +90,7 @@ TEST(Placement, KeepsTheRunDirectoryUnderOpenMpi) {
   os::Environment variables = open_mpi("0", "0");
   variables.emplace("LOCKSTEP_RUN_DIR", "/runs/a");
 
-  EXPECT_EQ(read_placement(variables).place.run_directory, "/runs/a");
+  EXPECT_EQ(read_placement(variables).worker.run_directory, "/runs/a");
 }
 
 os::Environment slurm_step() {
@@ -110,15 +110,15 @@ TEST(Placement, IsThatOfATaskOfPlainSrun) {
 
   EXPECT_EQ(mine.launched_by, LaunchedBy::Slurm);
   EXPECT_FALSE(mine.is_under_mpi);
-  EXPECT_EQ(mine.place.rank, 2);
-  EXPECT_EQ(mine.place.world_size, 3);
-  EXPECT_EQ(mine.place.local_rank, 0);
-  EXPECT_EQ(mine.place.local_world_size, 1);
-  EXPECT_EQ(mine.place.node_rank, 1);
-  EXPECT_EQ(mine.place.nodes, 2);
-  EXPECT_EQ(mine.place.node, "n2");
-  EXPECT_EQ(mine.place.master_addr, "n1");
-  EXPECT_EQ(mine.place.master_port, 15000 + (16 * 1234 + 2) % 16000);
+  EXPECT_EQ(mine.worker.rank, 2);
+  EXPECT_EQ(mine.worker.world_size, 3);
+  EXPECT_EQ(mine.worker.local_rank, 0);
+  EXPECT_EQ(mine.worker.local_world_size, 1);
+  EXPECT_EQ(mine.worker.node_rank, 1);
+  EXPECT_EQ(mine.worker.nodes, 2);
+  EXPECT_EQ(mine.worker.node, "n2");
+  EXPECT_EQ(mine.worker.master_addr, "n1");
+  EXPECT_EQ(mine.worker.master_port, 15000 + (16 * 1234 + 2) % 16000);
 }
 
 TEST(Placement, MeetsWhereTheUserOfSrunSays) {
@@ -126,8 +126,8 @@ TEST(Placement, MeetsWhereTheUserOfSrunSays) {
   variables.emplace("MASTER_ADDR", "n1-fab");
   variables.emplace("MASTER_PORT", "4711");
 
-  EXPECT_EQ(read_placement(variables).place.master_addr, "n1-fab");
-  EXPECT_EQ(read_placement(variables).place.master_port, 4711);
+  EXPECT_EQ(read_placement(variables).worker.master_addr, "n1-fab");
+  EXPECT_EQ(read_placement(variables).worker.master_port, 4711);
 }
 
 TEST(Placement, MeetsOnTheLoopbackWhereAStepHasOneNode) {
@@ -138,8 +138,8 @@ TEST(Placement, MeetsOnTheLoopbackWhereAStepHasOneNode) {
   variables["SLURM_LOCALID"] = "2";
   variables["SLURM_NODEID"] = "0";
 
-  EXPECT_EQ(read_placement(variables).place.master_addr, "127.0.0.1");
-  EXPECT_EQ(read_placement(variables).place.local_world_size, 3);
+  EXPECT_EQ(read_placement(variables).worker.master_addr, "127.0.0.1");
+  EXPECT_EQ(read_placement(variables).worker.local_world_size, 3);
 }
 
 TEST(Placement, IsUnderMpiWhereSrunSpeaksPmix) {
@@ -150,7 +150,7 @@ TEST(Placement, IsUnderMpiWhereSrunSpeaksPmix) {
   EXPECT_TRUE(read_placement(variables).is_under_mpi);
 }
 
-TEST(Placement, IsAGangOfOneInABatchScriptAndInAShellOfSrun) {
+TEST(Placement, IsASingleWorkerInABatchScriptAndInAShellOfSrun) {
   const os::Environment batch = {{"SLURM_JOB_ID", "1234"},
                                  {"SLURM_JOB_NODELIST", "n[1-2]"},
                                  {"SLURM_NTASKS", "4"},
@@ -173,7 +173,7 @@ TEST(Placement, PrefersMpirunToTfConfigAndThatToSlurm) {
   os::Environment variables = slurm_step();
   variables.emplace("TF_CONFIG", kConfig);
   EXPECT_EQ(read_placement(variables).launched_by, LaunchedBy::TfConfig);
-  EXPECT_EQ(read_placement(variables).place.rank, 1);
+  EXPECT_EQ(read_placement(variables).worker.rank, 1);
 
   variables.merge(open_mpi("3", "1"));
 

@@ -8,7 +8,7 @@
 #include <lockstep/lockstep.h>
 #include <thread>
 
-#include "gang/drift.h"
+#include "distributed/drift.h"
 #include "support/collectives.h"
 
 namespace lockstep {

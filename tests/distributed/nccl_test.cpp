@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kLockstep = LOCKSTEP_BIN_DIR "/lockstep";
-const std::string kWorker = LOCKSTEP_TEST_DIR "/gang_worker";
+const std::string kWorker = LOCKSTEP_TEST_DIR "/distributed_worker";
 const std::string kVerify = LOCKSTEP_TEST_DIR "/verify_worker";
 
 class Nccl : public ::testing::Test {
@@ -78,30 +78,30 @@ TEST_F(Nccl, LetsEveryStrategyTrainAsOneProcessDoes) {
 }
 
 // Sums over the later step events of a rank.
-struct Told {
+struct Reported {
   double compute = 0;
   double exchange = 0;
   double norm = 0;  // the last
   int events = 0;
 };
 
-Told read_steps(const std::filesystem::path& run, int rank) {
-  Told told;
+Reported read_steps(const std::filesystem::path& run, int rank) {
+  Reported reported;
   for (const contract::Event& event : step_events(run, rank)) {
     // The first calls are compared on the host, and those of the first step establish connections.
     if (contract::find_number(event, "step").value() <= 45) {
       continue;
     }
-    ++told.events;
-    told.compute += contract::find_number(event, "compute_seconds").value();
-    told.exchange += contract::find_number(event, "exchange_seconds").value_or(-1);
-    told.norm = contract::find_number(event, "gradient_norm").value_or(-1);
+    ++reported.events;
+    reported.compute += contract::find_number(event, "compute_seconds").value();
+    reported.exchange += contract::find_number(event, "exchange_seconds").value_or(-1);
+    reported.norm = contract::find_number(event, "gradient_norm").value_or(-1);
   }
-  return told;
+  return reported;
 }
 
 // The GPU waits for the exchange and computes the norm; the host does neither.
-TEST_F(Nccl, TellsWhoWaitsForWhomUnderEveryStrategy) {
+TEST_F(Nccl, ReportsWhichRankWaitsForWhichUnderEveryStrategy) {
   if (!comm::kHasStreamTimes) {
     GTEST_SKIP() << "needs libtorch 2.6";
   }
@@ -125,16 +125,16 @@ TEST_F(Nccl, TellsWhoWaitsForWhomUnderEveryStrategy) {
 
     ASSERT_EQ(result.status.code, 0) << strategy << result.output << result.errors;
     const std::filesystem::path run = directory.path() / "run";
-    const std::array<Told, 2> told = {read_steps(run, 0), read_steps(run, 1)};
-    EXPECT_GT(told[0].events, 0) << strategy;
+    const std::array<Reported, 2> reported = {read_steps(run, 0), read_steps(run, 1)};
+    EXPECT_GT(reported[0].events, 0) << strategy;
     // About 25 steps of 30 ms.
-    EXPECT_GT(told[0].exchange, 0.3) << strategy;
-    EXPECT_GT(told[0].exchange, told[1].exchange + 0.2) << strategy;
-    EXPECT_GT(told[1].compute, told[0].compute + 0.2) << strategy;
-    EXPECT_GT(told[0].norm, 0) << strategy;
-    EXPECT_EQ(told[0].norm, told[1].norm) << strategy;
-    norm = norm == 0 ? told[0].norm : norm;
-    EXPECT_NEAR(told[0].norm, norm, 1e-3 * norm) << strategy;
+    EXPECT_GT(reported[0].exchange, 0.3) << strategy;
+    EXPECT_GT(reported[0].exchange, reported[1].exchange + 0.2) << strategy;
+    EXPECT_GT(reported[1].compute, reported[0].compute + 0.2) << strategy;
+    EXPECT_GT(reported[0].norm, 0) << strategy;
+    EXPECT_EQ(reported[0].norm, reported[1].norm) << strategy;
+    norm = norm == 0 ? reported[0].norm : norm;
+    EXPECT_NEAR(reported[0].norm, norm, 1e-3 * norm) << strategy;
   }
 }
 

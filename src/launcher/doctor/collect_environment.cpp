@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kLimit(10);
 
-void collect_container(PlaceFacts& facts, const os::Environment& environment, bool is_quick) {
+void collect_container(EnvironmentFacts& facts, const os::Environment& environment, bool is_quick) {
   for (const char* name : {"apptainer", "singularity"}) {
     const auto program = os::find_program(name, environment);
     if (!program) {
@@ -38,7 +38,7 @@ void collect_container(PlaceFacts& facts, const os::Environment& environment, bo
 }
 
 // Lmod and environment-modules define `module` only in login shells; batch scripts are not.
-void collect_modules(PlaceFacts& facts, const os::Environment& environment, bool is_quick) {
+void collect_modules(EnvironmentFacts& facts, const os::Environment& environment, bool is_quick) {
   if (const auto version = os::find_variable(environment, "LMOD_VERSION")) {
     facts.modules = "Lmod " + *version;
   } else if (environment.contains("LMOD_CMD") || os::exists("/usr/share/lmod")) {
@@ -81,8 +81,9 @@ std::optional<bool> find_visibility(const std::string& file) {
 
 }  // namespace
 
-PlaceFacts collect_place(const os::Environment& environment, const CollectOptions& options) {
-  PlaceFacts facts;
+EnvironmentFacts collect_environment(const os::Environment& environment,
+                                     const CollectOptions& options) {
+  EnvironmentFacts facts;
   collect_container(facts, environment, options.is_quick);
   collect_modules(facts, environment, options.is_quick);
   facts.virtual_env = os::find_variable(environment, "VIRTUAL_ENV").value_or("");

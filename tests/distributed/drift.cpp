@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gang/drift.h"
+#include "distributed/drift.h"
 
 #include <algorithm>
 #include <torch/nn.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/cluster/place.h"
+#include "common/cluster/placement.h"
 
 #include <optional>
 #include <string>
@@ -13,10 +13,10 @@
 namespace lockstep::cluster {
 namespace {
 
-constexpr int kMostWorkers = 1 << 20;
+constexpr int kMaxWorkers = 1 << 20;
 
-int require_number(const os::Environment& environment, std::string_view name, int least) {
-  const auto value = contract::find_number(environment, name, least, kMostWorkers);
+int require_number(const os::Environment& environment, std::string_view name, int minimum) {
+  const auto value = contract::find_number(environment, name, minimum, kMaxWorkers);
   if (!value) {
     throw Error(ExitCode::Usage, "cannot determine the rank of this worker")
         .fact("found", "some variables of Open MPI", "environment")
@@ -40,21 +40,21 @@ bool are_our_own(const os::Environment& environment) {
 // Open MPI does not provide a node number. Its default mapping, by slot, fills one node after the
 // other, so that the node is rank / local size. Other mappings make this value wrong: nothing may
 // depend on it across nodes.
-std::optional<contract::WorkerPlace> find_open_mpi_place(const os::Environment& environment) {
+std::optional<contract::WorkerSpec> find_open_mpi_worker(const os::Environment& environment) {
   constexpr std::string_view kRank = "OMPI_COMM_WORLD_RANK";
   constexpr std::string_view kSize = "OMPI_COMM_WORLD_SIZE";
-  const bool is_told = environment.contains(kRank) || environment.contains(kSize);
-  if (!is_told || are_our_own(environment)) {
+  const bool is_set = environment.contains(kRank) || environment.contains(kSize);
+  if (!is_set || are_our_own(environment)) {
     return std::nullopt;
   }
-  contract::WorkerPlace place = contract::place_alone(environment);
-  place.rank = require_number(environment, kRank, 0);
-  place.world_size = require_number(environment, kSize, 1);
-  place.local_rank = require_number(environment, "OMPI_COMM_WORLD_LOCAL_RANK", 0);
-  place.local_world_size = require_number(environment, "OMPI_COMM_WORLD_LOCAL_SIZE", 1);
-  place.nodes = (place.world_size + place.local_world_size - 1) / place.local_world_size;
-  place.node_rank = place.rank / place.local_world_size;
-  return place;
+  contract::WorkerSpec spec = contract::single_worker(environment);
+  spec.rank = require_number(environment, kRank, 0);
+  spec.world_size = require_number(environment, kSize, 1);
+  spec.local_rank = require_number(environment, "OMPI_COMM_WORLD_LOCAL_RANK", 0);
+  spec.local_world_size = require_number(environment, "OMPI_COMM_WORLD_LOCAL_SIZE", 1);
+  spec.nodes = (spec.world_size + spec.local_world_size - 1) / spec.local_world_size;
+  spec.node_rank = spec.rank / spec.local_world_size;
+  return spec;
 }
 
 // Different steps of a job, and of jobs with neighbouring numbers, get different ports. The ports
@@ -70,25 +70,25 @@ int port_of(const SlurmStep& step) {
 
 // A task of plain srun. A step with one task counts as a single process, because a shell of
 // `srun --pty` starts such programs.
-std::optional<contract::WorkerPlace> find_slurm_place(const os::Environment& environment) {
+std::optional<contract::WorkerSpec> find_slurm_worker(const os::Environment& environment) {
   const auto step = find_slurm_step(environment);
   if (!step || step->tasks == 1) {
     return std::nullopt;
   }
-  contract::WorkerPlace place = contract::place_alone(environment);
-  place.rank = step->task;
-  place.world_size = step->tasks;
-  place.local_rank = step->local_task;
-  place.local_world_size = step->tasks_per_node[static_cast<size_t>(step->node)];
-  place.node_rank = step->node;
-  place.nodes = static_cast<int>(step->nodes.size());
-  place.node = step->nodes[static_cast<size_t>(step->node)];
-  if (!environment.contains("MASTER_ADDR") && place.nodes > 1) {
-    place.master_addr = step->nodes.front();
+  contract::WorkerSpec spec = contract::single_worker(environment);
+  spec.rank = step->task;
+  spec.world_size = step->tasks;
+  spec.local_rank = step->local_task;
+  spec.local_world_size = step->tasks_per_node[static_cast<size_t>(step->node)];
+  spec.node_rank = step->node;
+  spec.nodes = static_cast<int>(step->nodes.size());
+  spec.node = step->nodes[static_cast<size_t>(step->node)];
+  if (!environment.contains("MASTER_ADDR") && spec.nodes > 1) {
+    spec.master_addr = step->nodes.front();
   }
-  place.master_port =
+  spec.master_port =
       contract::find_number(environment, "MASTER_PORT", 1, 65535).value_or(port_of(*step));
-  return place;
+  return spec;
 }
 
 }  // namespace
@@ -96,22 +96,22 @@ std::optional<contract::WorkerPlace> find_slurm_place(const os::Environment& env
 // The order decides which launcher wins if their variables are nested, as in "srun lockstep run" or
 // "mpirun" within a job: the innermost launcher comes first.
 Placement read_placement(const os::Environment& environment) {
-  if (const auto place = contract::find_place(environment)) {
-    return {*place, LaunchedBy::Launcher, has_mpi_server(environment)};
+  if (const auto spec = contract::find_worker(environment)) {
+    return {*spec, LaunchedBy::Launcher, has_mpi_server(environment)};
   }
-  if (const auto place = find_open_mpi_place(environment)) {
-    return {*place, LaunchedBy::OpenMpi, true};
+  if (const auto spec = find_open_mpi_worker(environment)) {
+    return {*spec, LaunchedBy::OpenMpi, true};
   }
   // Inside a worker, the remaining variables, including TF_CONFIG, describe that worker.
   if (!environment.contains(contract::kRunId)) {
-    if (const auto place = find_tf_config_place(environment)) {
-      return {*place, LaunchedBy::TfConfig, false};
+    if (const auto spec = find_tf_config_worker(environment)) {
+      return {*spec, LaunchedBy::TfConfig, false};
     }
-    if (const auto place = find_slurm_place(environment)) {
-      return {*place, LaunchedBy::Slurm, has_mpi_server(environment)};
+    if (const auto spec = find_slurm_worker(environment)) {
+      return {*spec, LaunchedBy::Slurm, has_mpi_server(environment)};
     }
   }
-  return {contract::place_alone(environment), LaunchedBy::Alone, false};
+  return {contract::single_worker(environment), LaunchedBy::Alone, false};
 }
 
 }  // namespace lockstep::cluster

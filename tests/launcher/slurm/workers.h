@@ -25,7 +25,7 @@ nlohmann::json fact_of(const Lab& lab, int rank);
 
 // Checks that the workers of meet.py have connected: these nodes in the order of their ranks, with
 // this number of workers each. Several nodes must have used the network fab0.
-void expect_gang(const Lab& lab, const std::vector<std::pair<std::string, int>>& nodes);
+void expect_workers(const Lab& lab, const std::vector<std::pair<std::string, int>>& nodes);
 
 // Test loss of a training run by step.
 std::map<int, double> losses_of(const std::filesystem::path& run);

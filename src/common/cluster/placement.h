@@ -10,7 +10,7 @@ namespace lockstep::cluster {
 enum class LaunchedBy { Alone, Launcher, OpenMpi, TfConfig, Slurm };
 
 struct Placement {
-  contract::WorkerPlace place;
+  contract::WorkerSpec worker;
   LaunchedBy launched_by = LaunchedBy::Alone;
   // Whether MPI_Init works: mpirun, or another launcher with PMIx, started this very process. The
   // variables of Open MPI do not prove it, because lockstep sets them, too.
