@@ -158,7 +158,7 @@ TEST_F(Pack, IsRefusedWhenItIsCutAtAnyByte) {
               "  byte: " +
                   std::to_string(size) +
                   "\n"
-                  "  try:     copy it again, or recreate it with lockstep data pack");
+                  "  try:  copy it again, or recreate it with lockstep data pack");
   }
   for (const size_t size : {0, 5, 15}) {
     EXPECT_EQ(refusal(whole.substr(0, size)),

@@ -205,7 +205,7 @@ TEST_F(Idx, NamesTheByteAtWhichAGzipFileIsDamaged) {
             "  byte: " +
                 std::to_string(good.size() - 4) +
                 "  (in the compressed file)\n"
-                "  try:     lockstep data fetch mnist");
+                "  try:  lockstep data fetch mnist");
   EXPECT_EQ(label_refusal(bad_block),
             "74 cannot unpack labels: invalid block type\n"
             "  byte: 11  (in the compressed file)\n"
@@ -215,13 +215,13 @@ TEST_F(Idx, NamesTheByteAtWhichAGzipFileIsDamaged) {
             "  byte: " +
                 std::to_string(good.size() - 3) +
                 "  (in the compressed file)\n"
-                "  try:     lockstep data fetch mnist");
+                "  try:  lockstep data fetch mnist");
   EXPECT_EQ(label_refusal(good + "xyz"),
             "74 cannot unpack labels: there is other data after the compressed data\n"
             "  byte: " +
                 std::to_string(good.size()) +
                 "  (in the compressed file)\n"
-                "  try:     lockstep data fetch mnist");
+                "  try:  lockstep data fetch mnist");
 }
 
 TEST_F(Idx, RefusesAGzipFileCutAtAnyByte) {
