@@ -136,6 +136,8 @@ TEST_F(Processes, TrainUnderTheLauncherAndLeaveARunDirectory) {
                            "events/rank-1.jsonl"}) {
     EXPECT_TRUE(std::filesystem::exists(path() / "run" / file)) << file;
   }
+  EXPECT_THAT(sh("grep '\"event\":\"start\"' run/events/rank-0.jsonl").output,
+              HasSubstr("\"gradient_bytes\":"));
   EXPECT_EQ(list_checkpoints(path() / "run" / "checkpoints").size(), 1U);
 }
 

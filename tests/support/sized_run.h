@@ -21,6 +21,7 @@ struct SizedRun {
   int workers = 1;
   int nodes = 1;
   int64_t global_batch = 64;
+  int64_t gradient_bytes = 0;  // 0: not reported
   double step_seconds = 0.25;
   double first_steps_seconds = 2;  // per step, for the first two steps
   int64_t steps = 40;
@@ -68,15 +69,18 @@ struct SizedRun {
  private:
   void write_rank(const contract::RunDirectory& run, int rank) const {
     std::ofstream file(run.events(rank));
-    file << contract::to_json({.kind = "start",
-                               .time = kStart,
-                               .rank = rank,
-                               .fields = {{"workers", int64_t{workers}},
-                                          {"strategy", strategy},
-                                          {"transport", "gloo"},
-                                          {"global_batch", global_batch},
-                                          {"steps", steps}}})
-         << "\n";
+    contract::Event start{.kind = "start",
+                          .time = kStart,
+                          .rank = rank,
+                          .fields = {{"workers", int64_t{workers}},
+                                     {"strategy", strategy},
+                                     {"transport", "gloo"},
+                                     {"global_batch", global_batch},
+                                     {"steps", steps}}};
+    if (gradient_bytes > 0) {
+      start.fields.emplace_back("gradient_bytes", gradient_bytes);
+    }
+    file << contract::to_json(start) << "\n";
     for (int64_t step = 1; step <= steps; ++step) {
       contract::Event event{.kind = "step",
                             .time = time_of(step),

@@ -130,7 +130,10 @@ class Reader {
       result_.words.push_back(name_of(*option));
       return;
     }
-    if (option->get_expected_min() == 0 && !value) {  // an optional value must follow '='
+    // An optional value must follow '=' if the next word can be the program.
+    if (option->get_expected_min() == 0 && !value &&
+        (result_.chosen->get_prefix_command() || at_ >= words_.size() ||
+         words_[at_].starts_with('-'))) {
       value = option->get_default_str();
     }
     take_value(*option, word.substr(0, equals), std::move(value));

@@ -276,6 +276,7 @@ void EventStore::Content::take_leader(const contract::Event& event) {
     run_wide.strategy = text_of(event, "strategy");
     run_wide.transport = text_of(event, "transport");
     run_wide.global_batch = whole_of(event, "global_batch", 0);
+    run_wide.gradient_bytes = whole_of(event, "gradient_bytes", 0);
     run_wide.steps = whole_of(event, "steps", 0);
     run_wide.world_size = static_cast<int>(whole_of(event, "workers", 0));
     last_start = event.time;

@@ -96,6 +96,7 @@ struct Snapshot {
   int64_t step = -1;  // completed by all ranks; -1: none
   int64_t steps = 0;  // total; 0: unknown
   int64_t global_batch = 0;
+  int64_t gradient_bytes = 0;  // that a worker exchanges in a step; 0: unknown
   std::optional<double> epoch = {};
   std::optional<double> loss = {};
   std::optional<double> bad_loss_time = {};  // of the first loss of rank 0 that was not finite

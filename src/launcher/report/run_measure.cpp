@@ -174,6 +174,7 @@ RunMeasure measure_run(const contract::RunDirectory& run) {
       .workers = workers_of(now, last_start(store)),
       .gpus = static_cast<int>(used_gpus(now).size()),
       .global_batch = now.global_batch,
+      .gradient_bytes = now.gradient_bytes,
   };
   const std::vector<Point> steps = steady_steps(store);
   const std::vector<double> rates = step_rates(steps);

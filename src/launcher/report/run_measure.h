@@ -18,6 +18,7 @@ struct RunMeasure {
   int workers = 0;
   int gpus = 0;                                  // that its workers can use
   int64_t global_batch = 0;                      // 0: unknown
+  int64_t gradient_bytes = 0;                    // 0: unknown
   double samples_per_second = 0;                 // median; 0: unknown
   double spread = 0;                             // half of the interquartile range over the median
   double step_seconds = 0;                       // median

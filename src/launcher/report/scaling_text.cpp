@@ -4,23 +4,12 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "launcher/report/table_cells.h"
+
 namespace lockstep::report {
 namespace {
 
 using Row = std::vector<std::string>;
-
-constexpr double kPercent = 100;
-
-// One decimal below 10 %, where the difference between 0 and 1 matters.
-std::string percent(double share) {
-  return fmt::format("{:.{}f}%", share * kPercent, share * kPercent < 10 ? 1 : 0);
-}
-
-// Three digits and no exponent.
-std::string number(double value) {
-  constexpr double kWhole = 100;
-  return value >= kWhole ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
-}
 
 std::string count(int64_t value) {
   return value == 0 ? "-" : std::to_string(value);
@@ -40,31 +29,13 @@ Row row_of(const ScalingSize& size) {
           count(size.gpus),
           count(size.global_batch),
           source_of(size),
-          number(size.samples_per_second),
-          percent(size.spread),
-          number(size.step_seconds),
+          number_cell(size.samples_per_second),
+          percent_cell(size.spread),
+          number_cell(size.step_seconds),
           fmt::format("{:.2f}", size.speed_up),
-          percent(size.efficiency),
-          size.exchange_share ? percent(*size.exchange_share) : "-",
-          size.joules_per_sample ? number(*size.joules_per_sample) : "-"};
-}
-
-// All columns are right-aligned: they are numbers, and names are in the title of the table.
-std::string aligned(const std::vector<Row>& rows) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
-    }
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      text += fmt::format("{}{:>{}}", i == 0 ? "" : "  ", row[i], widths[i]);
-    }
-    text += "\n";
-  }
-  return text;
+          percent_cell(size.efficiency),
+          size.exchange_share ? percent_cell(*size.exchange_share) : "-",
+          size.joules_per_sample ? number_cell(*size.joules_per_sample) : "-"};
 }
 
 std::string table_of(const ScalingCurve& curve) {
@@ -84,7 +55,7 @@ std::string table_of(const ScalingCurve& curve) {
   for (const auto* sizes : {&curve.measured, &curve.predicted}) {
     std::ranges::transform(*sizes, std::back_inserter(rows), row_of);
   }
-  return aligned(rows);
+  return right_aligned(rows);
 }
 
 bool has_guess(const StrategyScaling& strategy) {
@@ -107,9 +78,9 @@ void describe_model(const StrategyScaling& strategy, std::vector<std::string>& r
   remarks.push_back(
       fmt::format("fitted to {} sizes, error {}; leave-one-out error {}, of the largest size {}",
                   model.sizes,
-                  percent(model.residual),
-                  percent(model.left_out),
-                  percent(model.largest_left_out)));
+                  percent_cell(model.residual),
+                  percent_cell(model.left_out),
+                  percent_cell(model.largest_left_out)));
   const double trusted = model.trusted_workers();
   if (trusted <= model.largest) {
     remarks.emplace_back("too inaccurate for predictions: repeat these sizes with longer runs");

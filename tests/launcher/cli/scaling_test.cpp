@@ -139,7 +139,72 @@ TEST(ScalingCommand, SaysWhyItCannotMeasureOrPredict) {
   EXPECT_EQ(few.errors,
             "lockstep: error: cannot predict other sizes from these runs\n"
             "  ddp: 1 of at least 3 sizes measured; also run on 2 and 4 workers\n"
-            "  try: run the missing sizes, or drop --predict\n");
+            "  try: run the missing sizes, or describe the network with --network\n");
+  EXPECT_EQ(launcher.run({"scaling", "one", "--predict"}).status.code, 64);
+}
+
+// 400 MB of gradients take 8.75 ms in a node of 80 GB/s, once scattered and once gathered.
+TEST(ScalingCommand, PredictsFromOneGpuAndANetwork) {
+  Launcher launcher;
+  SizedRun run = sized(1);
+  run.gradient_bytes = 400'000'000;
+  run.write(launcher.path("runs/one"));
+  const std::vector<std::string> network = {
+      "--network", "80Gb/s", "--intra-node", "50GB/s", "--latency", "0us", "--overlap", "0.5"};
+  const auto predict = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "scaling");
+    words.insert(words.end(), network.begin(), network.end());
+    return launcher.run(words);
+  };
+
+  const Result result = predict({"--json", "one", "--predict"});
+  EXPECT_EQ(result.status.code, 0) << result.errors;
+  const auto json = nlohmann::json::parse(result.output);
+  ASSERT_EQ(json["sizes"].size(), 4);
+  EXPECT_EQ(json["sizes"][1]["gpus"], 8);
+  EXPECT_NEAR(json["sizes"][1]["communication_seconds"], 0.0175, 1e-9);
+  EXPECT_EQ(json["sizes"][3]["global_batch"], 512 * 64);
+  EXPECT_EQ(json["assumptions"][0]["source"], "run one");
+  // The run can follow --predict; counts can be numbers of nodes.
+  EXPECT_EQ(predict({"--json", "--predict", "one"}).output, result.output);
+  EXPECT_THAT(predict({"--csv", "one", "--predict=2n"}).output, HasSubstr("\n16,2,1024,"));
+  EXPECT_THAT(predict({"--step-time", "64ms", "--parameters", "100M", "--batch", "64"}).output,
+              AllOf(StartsWith("predicted from one GPU, all-reduce\n"),
+                    HasSubstr("bandwidth of a node             80Gb/s  --network\n"),
+                    HasSubstr("size of a bucket, MB            25      default\n")));
+}
+
+TEST(ScalingCommand, PredictsFromRunsOfOneWorkerOnly) {
+  Launcher launcher;
+  sized(2).write(launcher.path("runs/two"));
+  sized(1).write(launcher.path("runs/silent"));
+  sized(1, "deepspeed").write(launcher.path("runs/zero"));
+  SizedRun brief = sized(1);
+  brief.steps = 4;
+  brief.write(launcher.path("runs/brief"));
+  const auto errors = [&](const std::string& run) {
+    const Result result = launcher.run({"scaling", "--network", "400Gb/s", run});
+    EXPECT_EQ(result.status.code, 64);
+    return result.errors;
+  };
+
+  EXPECT_EQ(errors("two"),
+            "lockstep: error: cannot predict from the run 'two' and a network\n"
+            "  workers: 2; expected 1, without communication\n"
+            "  try:     drop --network and give runs of at least three sizes\n");
+  EXPECT_EQ(errors("silent"),
+            "lockstep: error: cannot predict from one GPU: the size of the gradients is unknown\n"
+            "  expected: gradient_bytes in the events of the run, or an option\n"
+            "  try:      --parameters 124M\n");
+  EXPECT_EQ(errors("zero"),
+            "lockstep: error: cannot predict from the run 'zero': unknown ZeRO stage\n"
+            "  strategy: deepspeed, whose stage the events do not contain\n"
+            "  try:      --zero-stage 2\n");
+  EXPECT_EQ(errors("brief"),
+            "lockstep: error: cannot measure the run 'brief'\n"
+            "  reason: too short: 2 step reports after the warm-up, at least 4 are needed\n"
+            "  try:    use a run of at least ten seconds whose program reports steps\n");
+  EXPECT_THAT(errors("runs"), HasSubstr("'runs' contains several runs\n"));
 }
 
 }  // namespace

@@ -9,8 +9,10 @@
 #include "common/base/text.h"
 #include "common/os/files.h"
 #include "common/os/standard_streams.h"
+#include "launcher/cli/jobs/scaling_network.h"
 #include "launcher/cli/jobs/scaling_runs.h"
 #include "launcher/cli/subcommands.h"
+#include "launcher/report/network_model.h"
 #include "launcher/report/scaling_plot.h"
 #include "launcher/report/scaling_text.h"
 #include "lockstep/error.h"
@@ -24,6 +26,7 @@ constexpr const char* kDescription =
     "Usage:\n"
     "  lockstep scaling [OPTIONS] RUN...\n"
     "  lockstep scaling [OPTIONS] -c FILE\n"
+    "  lockstep scaling --predict --network RATE [OPTIONS] [RUN]\n"
     "\n"
     "Shows for each strategy how throughput grows with the number of workers:\n"
     "speed-up and scaling efficiency relative to the smallest run, exposed\n"
@@ -31,7 +34,10 @@ constexpr const char* kDescription =
     "strong scaling, runs with the same batch per worker are weak scaling. From three\n"
     "sizes on, a model of the step time predicts larger sizes and shows up to which\n"
     "size it is reliable. With -c, the runs are those of the jobs that lockstep\n"
-    "submit creates from FILE with mode: scaling-test.";
+    "submit creates from FILE with mode: scaling-test.\n"
+    "\n"
+    "With --network, estimates 8, 64 and 512 GPUs from a run with one worker, or from\n"
+    "--step-time and --parameters, and lists all assumptions.";
 
 constexpr const char* kFooter =
     "Columns:\n"
@@ -43,11 +49,14 @@ constexpr const char* kFooter =
     "  effic.     scaling efficiency: speed-up divided by the increase in workers\n"
     "  exposed    fraction of a step in which a worker waits for the others\n"
     "  J/sample   energy of all GPUs of the run per sample\n"
+    "  communic.  communication per step, hidden or not\n"
     "\n"
     "Examples:\n"
     "  lockstep scaling runs\n"
     "  lockstep scaling --plot scaling.html runs/ddp-1x4-4711 runs/ddp-2x4-4712\n"
     "  lockstep scaling -c slurm_config.yaml --predict 64,32n\n"
+    "  lockstep scaling --predict --network 400Gb/s runs/one-gpu\n"
+    "  lockstep scaling --predict --network 1Tb/s --step-time 1s --parameters 7B\n"
     "\n"
     "Exit codes:\n"
     "  0    success\n"
@@ -62,6 +71,8 @@ struct ScalingOptions {
   std::vector<std::string> runs;
   std::optional<std::string> file;
   std::string predict;
+  bool is_predict = false;
+  NetworkOptions network;
   std::string plot;
   bool is_json = false;
   bool is_csv = false;
@@ -90,8 +101,35 @@ std::vector<report::PredictedSize> predicted_sizes(const std::string& text) {
   return sizes;
 }
 
+// COUNTS is optional, so in `--predict RUN` the run is taken for COUNTS.
+void separate_run_from_counts(ScalingOptions& options) {
+  if (options.runs.empty() && !options.file &&
+      options.predict.find_first_not_of("0123456789n, ") != std::string::npos) {
+    options.runs.push_back(options.predict);
+    options.predict.clear();
+  }
+}
+
+void check_network_options(const ScalingOptions& options) {
+  const auto option = find_network_option(options.network);
+  if (!options.network.network && option) {
+    throw Error(ExitCode::Usage, fmt::format("{} is only valid with --network", *option))
+        .hint("--network 400Gb/s");
+  }
+  if (options.network.network &&
+      (options.file || !options.plot.empty() || options.runs.size() > 1)) {
+    throw Error(ExitCode::Usage, "--network predicts from one run, without -c and --plot")
+        .fact("found",
+              options.file           ? "-c"
+              : options.plot.empty() ? "several runs"
+                                     : "--plot")
+        .hint("lockstep scaling --predict --network 400Gb/s RUN");
+  }
+}
+
 void check_options(const ScalingOptions& options) {
-  if (options.runs.empty() && !options.file) {
+  check_network_options(options);
+  if (options.runs.empty() && !options.file && !options.network.network) {
     throw Error(ExitCode::Usage, "no runs given")
         .hint("lockstep scaling runs, which compares all runs below ./runs");
   }
@@ -158,7 +196,7 @@ void require_prediction(const report::Scaling& scaling) {
   for (const report::StrategyScaling& strategy : scaling.strategies) {
     error.fact(strategy.strategy, strategy.no_model);
   }
-  throw std::move(error.hint("run the missing sizes, or drop --predict"));
+  throw std::move(error.hint("run the missing sizes, or describe the network with --network"));
 }
 
 std::string printed(const report::Scaling& scaling, const ScalingOptions& options) {
@@ -168,9 +206,33 @@ std::string printed(const report::Scaling& scaling, const ScalingOptions& option
   return options.is_csv ? report::scaling_csv(scaling) : report::scaling_table(scaling);
 }
 
-int compare(const ScalingOptions& options) {
+int predict(const ScalingOptions& options, const std::vector<report::PredictedSize>& sizes) {
+  std::optional<report::RunMeasure> run;
+  if (!options.runs.empty()) {
+    const std::vector<ComparedRun> runs = compared_runs(options.runs.front());
+    if (runs.size() > 1) {
+      throw Error(ExitCode::Usage, fmt::format("'{}' contains several runs", options.runs.front()))
+          .fact("expected", "one run with one worker")
+          .hint(fmt::format("lockstep scaling --predict --network {} {}",
+                            *options.network.network,
+                            quote_for_shell(runs.front().directory.root().string())));
+    }
+    run = report::measure_run(runs.front().directory);
+  }
+  const report::NetworkPrediction prediction = predict_from_one_gpu(options.network, run, sizes);
+  os::write_output(options.is_json  ? report::prediction_json(prediction)
+                   : options.is_csv ? report::prediction_csv(prediction)
+                                    : report::prediction_table(prediction));
+  return 0;
+}
+
+int compare(ScalingOptions options) {
+  separate_run_from_counts(options);
   check_options(options);
   const std::vector<report::PredictedSize> sizes = predicted_sizes(options.predict);
+  if (options.network.network) {
+    return predict(options, sizes);
+  }
   const report::Scaling scaling = report::compare_runs(measure(named_runs(options)), sizes);
   require_something(scaling);
   os::write_output(printed(scaling, options));
@@ -179,7 +241,7 @@ int compare(const ScalingOptions& options) {
                      options.plot.ends_with(".svg") ? report::scaling_svg(scaling)
                                                     : report::scaling_page(scaling));
   }
-  if (!sizes.empty()) {
+  if (options.is_predict) {
     require_prediction(scaling);
   }
   return 0;
@@ -194,17 +256,27 @@ void add_scaling(CLI::App& app, Call& call) {
   command->add_option("RUN", options->runs, "Runs, jobs or directories that contain runs");
   command->add_option("-c,--config", options->file, "Job file of a scaling test")
       ->type_name("FILE");
+  // Without COUNTS, the reader of the command line passes the default text.
+  constexpr const char* kUsualSizes =
+      "2, 4 and 8 times the largest run; with --network 8, 64 and 512";
   command
-      ->add_option("--predict",
-                   options->predict,
-                   "Numbers of workers to predict, or of nodes followed by n: 16,32,8n")
+      ->add_option_function<std::string>(
+          "--predict",
+          [options](const std::string& text) {
+            options->is_predict = true;
+            options->predict = text == kUsualSizes ? "" : text;
+          },
+          "Numbers of workers to predict, or of nodes followed by n: 16,32,8n")
+      ->expected(0, 1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->type_name("COUNTS")
-      ->default_str("2, 4 and 8 times the largest run");
+      ->default_str(kUsualSizes);
   command
       ->add_option("--plot", options->plot, "Write a chart to FILE.svg or all charts to FILE.html")
       ->type_name("FILE");
   command->add_flag("--json", options->is_json, "Print JSON");
   command->add_flag("--csv", options->is_csv, "Print CSV");
+  add_network_options(*command, options->network);
   command->callback([options, &call] { call.exit_code = compare(*options); });
 }
 

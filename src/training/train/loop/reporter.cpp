@@ -24,6 +24,16 @@ int64_t count_parameters(const torch::nn::Module& model) {
   return count;
 }
 
+// What a worker exchanges in a step if gradients are not compressed; lockstep scaling --predict
+// uses it.
+int64_t gradient_bytes(const torch::nn::Module& model) {
+  int64_t bytes = 0;
+  for (const torch::Tensor& parameter : model.parameters()) {
+    bytes += parameter.requires_grad() ? parameter.numel() * parameter.element_size() : 0;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Reporter::Reporter(SessionParts& session,
@@ -45,6 +55,7 @@ void Reporter::begin(const Introduction& introduction) {
                    {"strategy", std::string(introduction.strategy)},
                    {"transport", std::string(comm.kind())},
                    {"global_batch", options_.global_batch},
+                   {"gradient_bytes", gradient_bytes(introduction.model)},
                    {"steps", total_steps}});
   progress_.say(fmt::format("training {} parameters with -s {} on {} ({}), {}",
                             format_count(count_parameters(introduction.model)),
