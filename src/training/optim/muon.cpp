@@ -8,44 +8,24 @@
 #include <unordered_set>
 
 #include "lockstep/optimizer.h"
-#include "training/optim/state_key.h"
+#include "training/optim/muon_step.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kNewtonSchulzIterations = 5;
-constexpr double kNormEpsilon = 1e-7;
+using optim::NewtonSchulz;
 
-MuonParamState& muon_state(const torch::Tensor& parameter,
-                           bool is_matrix,
-                           optim::StateMap& states) {
-  auto& slot = states[optim::state_key(parameter)];
-  if (slot == nullptr) {
-    auto fresh = std::make_unique<MuonParamState>();
-    fresh->exp_avg(torch::zeros_like(parameter));
-    if (!is_matrix) {
-      fresh->exp_avg_sq(torch::zeros_like(parameter));
-    }
-    slot = std::move(fresh);
-  }
-  return dynamic_cast<MuonParamState&>(*slot);
-}
-
-// The polynomial a x + b x^3 + c x^5 moves singular values between 0 and 1 close to 1. The
-// coefficients are those of the authors, with the steepest slope at 0.
 torch::Tensor orthogonalize(const torch::Tensor& matrix) {
-  constexpr double kA = 3.4445;
-  constexpr double kB = -4.7750;
-  constexpr double kC = 2.0315;
   const bool is_narrow = matrix.is_cuda() && matrix.scalar_type() == torch::kFloat32;
   const bool is_tall = matrix.size(0) > matrix.size(1);
   torch::Tensor x = is_narrow ? matrix.to(torch::kBFloat16) : matrix;
   x = is_tall ? x.t() : x;  // products of the smaller side are cheaper
-  x = x / (x.norm() + kNormEpsilon);
-  for (int i = 0; i < kNewtonSchulzIterations; ++i) {
+  x = x / (x.norm() + NewtonSchulz::kNormEpsilon);
+  for (int i = 0; i < NewtonSchulz::kIterations; ++i) {
     const torch::Tensor square = x.mm(x.t());
-    const torch::Tensor polynomial = torch::addmm(square, square, square, kB, kC);
-    x = torch::addmm(x, polynomial, x, kA, 1);
+    const torch::Tensor polynomial =
+        torch::addmm(square, square, square, NewtonSchulz::kB, NewtonSchulz::kC);
+    x = torch::addmm(x, polynomial, x, NewtonSchulz::kA, 1);
   }
   return (is_tall ? x.t() : x).to(matrix.scalar_type());
 }
@@ -55,9 +35,9 @@ void update_matrix(torch::Tensor parameter, MuonParamState& state, const MuonOpt
   state.exp_avg().mul_(options.momentum()).add_(gradient);
   const torch::Tensor update =
       orthogonalize(gradient.add(state.exp_avg(), options.momentum()).flatten(1));
-  const double ratio = static_cast<double>(update.size(0)) / static_cast<double>(update.size(1));
   parameter.mul_(1 - options.lr() * options.weight_decay());
-  parameter.sub_(update.reshape(parameter.sizes()), options.lr() * std::sqrt(std::max(1.0, ratio)));
+  parameter.sub_(update.reshape(parameter.sizes()),
+                 options.lr() * optim::muon_scale(update.size(0), update.size(1)));
 }
 
 void update_other(torch::Tensor parameter, MuonParamState& state, const MuonOptions& options) {
@@ -74,6 +54,25 @@ void update_other(torch::Tensor parameter, MuonParamState& state, const MuonOpti
 
 }  // namespace
 
+MuonParamState& optim::muon_state(const torch::Tensor& parameter,
+                                  bool is_matrix,
+                                  StateMap& states) {
+  auto& slot = states[state_key(parameter)];
+  if (slot == nullptr) {
+    auto fresh = std::make_unique<MuonParamState>();
+    fresh->exp_avg(torch::zeros_like(parameter));
+    if (!is_matrix) {
+      fresh->exp_avg_sq(torch::zeros_like(parameter));
+    }
+    slot = std::move(fresh);
+  }
+  return dynamic_cast<MuonParamState&>(*slot);
+}
+
+double optim::muon_scale(int64_t rows, int64_t columns) {
+  return std::sqrt(std::max(1.0, static_cast<double>(rows) / static_cast<double>(columns)));
+}
+
 torch::Tensor Muon::step(LossClosure closure) {
   const torch::NoGradGuard no_grad;
   torch::Tensor loss;
@@ -87,7 +86,7 @@ torch::Tensor Muon::step(LossClosure closure) {
       if (!parameter.grad().defined()) {
         continue;
       }
-      MuonParamState& state = muon_state(parameter, options.is_matrix(), state_);
+      MuonParamState& state = optim::muon_state(parameter, options.is_matrix(), state_);
       state.step(state.step() + 1);
       if (options.is_matrix()) {
         update_matrix(parameter, state, options);
