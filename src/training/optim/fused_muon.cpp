@@ -107,6 +107,8 @@ class FusedMuon final : public Fused<Muon, MuonKind> {
  public:
   using Fused::Fused;
 
+  bool is_fused() const override { return !has_shards() && Fused::is_fused(); }
+
  private:
   // AdamW updates its parameters with one kernel. Matrices are processed by shape, because a
   // batched product is as fast as one of a large matrix, while a small matrix leaves most of the

@@ -13,31 +13,44 @@
 namespace lockstep {
 namespace {
 
-using optim::NewtonSchulz;
+// A matrix, or a piece of one, with a gradient.
+struct MatrixMove {
+  torch::Tensor parameter;
+  MuonParamState& state;
+  const MuonOptions& options;
+};
 
-torch::Tensor orthogonalize(const torch::Tensor& matrix) {
-  const bool is_narrow = matrix.is_cuda() && matrix.scalar_type() == torch::kFloat32;
-  const bool is_tall = matrix.size(0) > matrix.size(1);
-  torch::Tensor x = is_narrow ? matrix.to(torch::kBFloat16) : matrix;
-  x = is_tall ? x.t() : x;  // products of the smaller side are cheaper
-  x = x / (x.norm() + NewtonSchulz::kNormEpsilon);
-  for (int i = 0; i < NewtonSchulz::kIterations; ++i) {
-    const torch::Tensor square = x.mm(x.t());
-    const torch::Tensor polynomial =
-        torch::addmm(square, square, square, NewtonSchulz::kB, NewtonSchulz::kC);
-    x = torch::addmm(x, polynomial, x, NewtonSchulz::kA, 1);
-  }
-  return (is_tall ? x.t() : x).to(matrix.scalar_type());
+// Nesterov momentum.
+torch::Tensor nesterov_update(const MatrixMove& move) {
+  const torch::Tensor& gradient = move.parameter.grad();
+  const double momentum = move.options.momentum();
+  move.state.exp_avg().mul_(momentum).add_(gradient);
+  return gradient.add(move.state.exp_avg(), momentum);
 }
 
-void update_matrix(torch::Tensor parameter, MuonParamState& state, const MuonOptions& options) {
-  const torch::Tensor& gradient = parameter.grad();
-  state.exp_avg().mul_(options.momentum()).add_(gradient);
-  const torch::Tensor update =
-      orthogonalize(gradient.add(state.exp_avg(), options.momentum()).flatten(1));
-  parameter.mul_(1 - options.lr() * options.weight_decay());
-  parameter.sub_(update.reshape(parameter.sizes()),
-                 options.lr() * optim::muon_scale(update.size(0), update.size(1)));
+void apply_update(const MatrixMove& move, const torch::Tensor& update, double scale) {
+  const double lr = move.options.lr();
+  torch::Tensor parameter = move.parameter;
+  parameter.mul_(1 - lr * move.options.weight_decay());
+  parameter.sub_(update.reshape(parameter.sizes()), lr * scale);
+}
+
+void update_matrix(const MatrixMove& move) {
+  const torch::Tensor update = optim::orthogonalize(nesterov_update(move).flatten(1));
+  apply_update(move, update, optim::muon_scale(update.size(0), update.size(1)));
+}
+
+void update_pieces(const std::vector<MatrixMove>& moves, const Muon::Orthogonalize& orthogonalize) {
+  std::vector<torch::Tensor> pieces;
+  std::vector<torch::Tensor> updates;
+  for (const MatrixMove& move : moves) {
+    pieces.push_back(move.parameter);
+    updates.push_back(nesterov_update(move));
+  }
+  updates = orthogonalize(pieces, std::move(updates));
+  for (size_t i = 0; i < moves.size(); ++i) {
+    apply_update(moves[i], updates[i], 1);
+  }
 }
 
 void update_other(torch::Tensor parameter, MuonParamState& state, const MuonOptions& options) {
@@ -69,6 +82,21 @@ MuonParamState& optim::muon_state(const torch::Tensor& parameter,
   return dynamic_cast<MuonParamState&>(*slot);
 }
 
+torch::Tensor optim::orthogonalize(const torch::Tensor& matrix) {
+  const bool is_narrow = matrix.is_cuda() && matrix.scalar_type() != torch::kFloat64;
+  const bool is_tall = matrix.size(0) > matrix.size(1);
+  torch::Tensor x = is_narrow ? matrix.to(torch::kBFloat16) : matrix;
+  x = is_tall ? x.t() : x;  // products of the smaller side are cheaper
+  x = x / (x.norm() + NewtonSchulz::kNormEpsilon);
+  for (int i = 0; i < NewtonSchulz::kIterations; ++i) {
+    const torch::Tensor square = x.mm(x.t());
+    const torch::Tensor polynomial =
+        torch::addmm(square, square, square, NewtonSchulz::kB, NewtonSchulz::kC);
+    x = torch::addmm(x, polynomial, x, NewtonSchulz::kA, 1);
+  }
+  return (is_tall ? x.t() : x).to(matrix.scalar_type());
+}
+
 double optim::muon_scale(int64_t rows, int64_t columns) {
   return std::sqrt(std::max(1.0, static_cast<double>(rows) / static_cast<double>(columns)));
 }
@@ -80,6 +108,7 @@ torch::Tensor Muon::step(LossClosure closure) {
     const at::AutoGradMode grad(true);
     loss = closure();
   }
+  std::vector<MatrixMove> matrices;
   for (auto& group : param_groups_) {
     const auto& options = dynamic_cast<const MuonOptions&>(group.options());
     for (const torch::Tensor& parameter : group.params()) {
@@ -89,10 +118,17 @@ torch::Tensor Muon::step(LossClosure closure) {
       MuonParamState& state = optim::muon_state(parameter, options.is_matrix(), state_);
       state.step(state.step() + 1);
       if (options.is_matrix()) {
-        update_matrix(parameter, state, options);
+        matrices.push_back({parameter, state, options});
       } else {
         update_other(parameter, state, options);
       }
+    }
+  }
+  if (orthogonalize_) {
+    update_pieces(matrices, orthogonalize_);
+  } else {
+    for (const MatrixMove& move : matrices) {
+      update_matrix(move);
     }
   }
   return loss;

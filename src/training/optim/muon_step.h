@@ -22,6 +22,10 @@ struct NewtonSchulz {
 // The state of a parameter; creates it before the first step.
 MuonParamState& muon_state(const torch::Tensor& parameter, bool is_matrix, StateMap& states);
 
+// All singular values of the result are approximately 1. Computes in bfloat16 if `matrix` is on a
+// GPU and not in float64.
+torch::Tensor orthogonalize(const torch::Tensor& matrix);
+
 // The factor of the update of a matrix: sqrt(max(1, rows / columns)).
 double muon_scale(int64_t rows, int64_t columns);
 
