@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <torch/optim.h>
 #include <torch/types.h>
 #include <tuple>
@@ -59,7 +60,8 @@ struct MuonParamState : public torch::optim::OptimizerCloneableParamState<MuonPa
 // computes in bfloat16 for float32 parameters on a GPU, otherwise in the type of the parameter. A
 // parameter with more than two dimensions, as of a convolution, is a matrix with size(0) rows.
 //
-// An update needs the complete matrix. So the parameters cannot be shards.
+// An update needs the complete matrix, even if each worker holds only shards of it: see
+// orthogonalize_with().
 //
 // Like every libtorch optimizer, it holds the parameters and must be used from one thread.
 class Muon : public torch::optim::Optimizer {
@@ -71,6 +73,25 @@ class Muon : public torch::optim::Optimizer {
   // Applies one step to all parameters that have a gradient. Returns the result of `closure`, if
   // one is given.
   torch::Tensor step(LossClosure closure = nullptr) override;
+
+  // A function that receives the shards of matrices that have a gradient, and for each shard
+  // g + momentum * m. It returns, in the same order and with the same sizes, the shards of the
+  // orthogonal matrices, multiplied by sqrt(max(1, rows / columns)).
+  using Orthogonalize = std::function<std::vector<torch::Tensor>(
+      const std::vector<torch::Tensor>& pieces, std::vector<torch::Tensor> updates)>;
+
+  // Declares that the parameters of this optimizer are shards. Each step() then calls
+  // `orthogonalize` exactly once, even if no shard has a gradient, so that it can be a collective.
+  // An empty function declares that the parameters are complete.
+  void orthogonalize_with(Orthogonalize orthogonalize) {
+    orthogonalize_ = std::move(orthogonalize);
+  }
+
+ protected:
+  bool has_shards() const { return static_cast<bool>(orthogonalize_); }
+
+ private:
+  Orthogonalize orthogonalize_;
 };
 
 }  // namespace lockstep

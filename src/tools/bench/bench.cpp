@@ -116,9 +116,10 @@ void add_gpt2(CLI::App& app, int& code) {
   command->add_option("--warmup", options->warmup, "Warm-up steps [5]")
       ->type_name("COUNT")
       ->check(at_least(0));
-  command->add_option("--optimizer", options->optimizer, "Optimizer: adamw, adam or sgd [adamw]")
+  command
+      ->add_option("--optimizer", options->optimizer, "Optimizer: adamw, adam, sgd or muon [adamw]")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"adamw", "adam", "sgd"}));
+      ->check(CLI::IsMember({"adamw", "adam", "sgd", "muon"}));
   command
       ->add_option("-s,--strategy", options->strategy, "Strategy, as in training programs [single]")
       ->type_name("NAME");
@@ -142,7 +143,7 @@ void add_gpt2(CLI::App& app, int& code) {
       ->add_option(
           "--save-tokens", options->save_tokens, "Write the tokens to FILE, int64 without header")
       ->type_name("FILE");
-  command->add_option("--lr", options->lr, "Constant learning rate [0.0006]")
+  command->add_option("--lr", options->lr, "Constant learning rate [0.0006; muon: 0.02]")
       ->type_name("RATE")
       ->check(at_least(0))
       ->excludes("--peer");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,8 @@ struct Gpt2BenchOptions {
   int64_t steps = 20;  // per timed block; there are three
   int64_t warmup = 5;
   std::string optimizer = "adamw";
-  double lr = 6e-4;
-  std::string strategy = {};  // empty: default of a single process
+  std::optional<double> lr = {};  // none: 6e-4, or 0.02 for muon
+  std::string strategy = {};      // empty: default of a single process
   std::filesystem::path curve = {};
   std::filesystem::path weights = {};
   std::filesystem::path save_weights = {};

@@ -59,6 +59,11 @@ void require_possible(const Gpt2BenchOptions& options, const Gpt2Options& model)
         .fact("maximum", std::to_string(model.context), "the model")
         .hint(fmt::format("--context {}", model.context));
   }
+  if (options.common.peer && options.optimizer == "muon") {
+    throw Error(ExitCode::Usage, "cannot compare muon with Python: the peer does not support it")
+        .fact("found", "--optimizer muon and --peer", "command line")
+        .hint("drop --peer, or --optimizer adamw");
+  }
 }
 
 // int64 in host byte order, [batches, N, T + 1], without a header: torch.from_file() of the peer

@@ -90,12 +90,14 @@ TimedTraining make_training(Session& session,
   }
   net->to(session.device());
   net->train();
-  auto optimizer = session.make_optimizer(net->parameters(),
-                                          {.name = options.optimizer,
-                                           .lr = options.lr,
-                                           .weight_decay = 0.1,
-                                           .beta1 = 0.9,
-                                           .beta2 = 0.95});
+  auto optimizer =
+      session.make_optimizer(net->parameters(),
+                             {.name = options.optimizer,
+                              .lr = options.lr.value_or(options.optimizer == "muon" ? 0.02 : 6e-4),
+                              .weight_decay = 0.1,
+                              .beta1 = 0.9,
+                              .beta2 = 0.95,
+                              .matrices = hidden_matrices(*net)});  // for muon
   return {session, net, std::move(optimizer), loss, cut(tokens, session.device()), steps};
 }
 

@@ -3,17 +3,13 @@
 
 #include "training/kernels/device.cuh"
 #include "training/kernels/launch.h"
+#include "training/kernels/optimizer.cuh"
 #include "training/kernels/optimizer.h"
 
 namespace lockstep::kernels {
 namespace {
 
-// One launch updates all parameters of a model. The tensors are listed in a table; their elements
-// are numbered through all tensors, and block b updates elements [b, b + 1) * kChunk of this
-// numbering, so that large and small tensors fill the GPU alike:
-//
-//   tensors   |--- 0 ---|-- 1 --|-------------- 2 --------------|
-//   blocks    |------ 0 ------|------ 1 ------|------ 2 ------|
+// One launch updates all parameters of a model (optimizer.cuh).
 //
 // AdamW (Loshchilov, Hutter 2019), with m = first, v = second, t = step:
 //
@@ -24,54 +20,9 @@ namespace {
 //
 // The host computes the corrections 1 - beta^t in float64 and copies them before the step (Rates):
 // kernels of a CUDA graph are replayed with the same arguments and do not know t.
-constexpr int kThreads = 256;
-constexpr int kWide = 4;             // elements that a thread moves at once
-constexpr int64_t kChunk = 8192;     // elements that a block updates
 constexpr int kAhead = 2;            // of kWide elements, under way at once
 constexpr int kSquareBlocks = 2048;  // at most
 constexpr int kSquareAhead = 4;
-
-// The tensor that holds element `start` of the table, found by all threads of the block together:
-// the number of tensors that begin at or before it, minus one. Must be called by all threads.
-__device__ __forceinline__ int find_tensor(const UpdatedTensor* tensors, int count, int64_t start) {
-  int before = 0;  // tensors that begin at or before it
-  for (int base = 0; base < count; base += kThreads) {
-    const int i = base + static_cast<int>(threadIdx.x);
-    before += __syncthreads_count(i < count && tensors[i].begin <= start ? 1 : 0);
-  }
-  return before - 1;
-}
-
-// Calls work(tensor, from, to) for the parts of tensors that are elements [start, stop) of the
-// table.
-template <typename Work>
-__device__ __forceinline__ void for_each_part(
-    const UpdatedTensor* tensors, int count, int64_t start, int64_t stop, const Work& work) {
-  for (int i = find_tensor(tensors, count, start); i < count; ++i) {
-    const UpdatedTensor tensor = tensors[i];
-    if (tensor.begin >= stop) {
-      return;
-    }
-    const int64_t from = start > tensor.begin ? start - tensor.begin : 0;
-    const int64_t left = stop - tensor.begin;
-    const int64_t to = left < tensor.count ? left : tensor.count;
-    if (from < to) {
-      work(tensor, from, to);
-    }
-  }
-}
-
-__device__ __forceinline__ bool is_aligned(const void* place, uintptr_t by) {
-  return reinterpret_cast<uintptr_t>(place) % by == 0;
-}
-
-__device__ __forceinline__ float4 load_wide(const float* from, int64_t at) {
-  return *reinterpret_cast<const float4*>(from + at);
-}
-
-__device__ __forceinline__ void store_wide(float* to, int64_t at, const float4& value) {
-  *reinterpret_cast<float4*>(to + at) = value;
-}
 
 // ---- the sum of squares
 
@@ -214,16 +165,6 @@ struct SgdWork {
   }
 };
 
-// By what the gradients are multiplied to limit the norm.
-__device__ __forceinline__ float clip_factor(const Clip& clip) {
-  if (clip.squares == nullptr || !(clip.max_norm > 0)) {
-    return 1.0F;
-  }
-  const auto norm = static_cast<float>(sqrt(*clip.squares));
-  const float factor = clip.max_norm / (norm + 1e-6F);
-  return factor >= 1.0F ? 1.0F : factor;  // NaN stays NaN, as in torch
-}
-
 // Four elements of each of a tensor's arrays.
 struct Group {
   float4 parameter;
@@ -352,8 +293,7 @@ __global__ __launch_bounds__(kThreads) void step_kernel(const UpdatedTensor* ten
                                                         const Rates* rates,
                                                         Clip clip,
                                                         Work work) {
-  // All blocks read the same sum, so either all update or none does.
-  if (clip.skip_if_not_finite && clip.squares != nullptr && !isfinite(*clip.squares)) {
+  if (skips_step(clip)) {
     return;
   }
   const float factor = clip_factor(clip);

@@ -17,13 +17,16 @@ struct UpdatedTensor {
   int64_t count = 0;
   int64_t begin = 0;  // how many elements stand before this one in the table
   int group = 0;      // which Rates hold for it
+  // Muon only:
+  Bf16* update = nullptr;  // the update of a matrix
+  float scale = 1;         // factor of the update
 };
 
 // What a step is done with; on the GPU, one for each group, written before each step (also by a
 // copy that stands before the kernels in a graph).
 struct Rates {
   float lr = 0;
-  float beta1 = 0;  // SGD: momentum
+  float beta1 = 0;  // SGD and Muon: momentum
   float beta2 = 0;  // SGD: dampening
   float epsilon = 0;
   float weight_decay = 0;
@@ -69,5 +72,25 @@ void sgd_step(const UpdatedTensor* tensors,
               const Clip& clip,
               bool nesterov,
               Stream stream);
+
+// A step of Muon in two halves; between them, the updates of the matrices are made orthogonal. The
+// first half is the Nesterov momentum:
+//
+//   first = beta1 * first + g
+//   update = g + beta1 * first
+void muon_momentum(const UpdatedTensor* tensors,
+                   int count,
+                   int64_t elements,
+                   const Rates* rates,
+                   const Clip& clip,
+                   Stream stream);
+
+// The second half: parameter = (1 - lr * weight_decay) * parameter - lr * scale * update.
+void muon_update(const UpdatedTensor* tensors,
+                 int count,
+                 int64_t elements,
+                 const Rates* rates,
+                 const Clip& clip,
+                 Stream stream);
 
 }  // namespace lockstep::kernels

@@ -6,6 +6,7 @@
 #include <torch/types.h>
 #include <vector>
 
+#include "lockstep/muon.h"
 #include "lockstep/optimizer.h"
 
 namespace lockstep::optim {
@@ -16,9 +17,10 @@ struct FusedStep {
   bool wants_norm = false;    // norm() is needed even without clipping
 };
 
-// An optimizer whose step on a GPU is one kernel for all parameters, or two with clipping: the GPU
-// itself evaluates the norm, so the host does not wait for it. Options and state are those of the
-// optimizer of libtorch with the same name, so checkpoints are interchangeable.
+// An optimizer whose step on a GPU is few kernels for all parameters: with sgd, adam and adamw one,
+// or two with clipping. The GPU itself evaluates the norm, so the host does not wait for it.
+// Options and state are those of the optimizer of libtorch with the same name, so checkpoints are
+// interchangeable.
 //
 // A step has two halves, so that the second can be recorded in a CUDA graph and replayed:
 // - prepare(), on the host: counts the step and copies the learning rates to the GPU;
@@ -67,5 +69,11 @@ class FusedOptimizer {
 // Creates sgd, adam or adamw; null for others and in a build without CUDA.
 std::unique_ptr<torch::optim::Optimizer> make_fused(
     const std::vector<torch::optim::OptimizerParamGroup>& groups, const OptimizerOptions& options);
+
+// Creates Muon whose groups have options of their own; null in a build without CUDA. Its step on a
+// GPU is two kernels and one batched Newton-Schulz iteration for all matrices of one shape, and the
+// kernel of AdamW for all other parameters.
+std::unique_ptr<Muon> make_fused_muon(const std::vector<torch::optim::OptimizerParamGroup>& groups,
+                                      const MuonOptions& options);
 
 }  // namespace lockstep::optim

@@ -9,4 +9,10 @@ std::unique_ptr<torch::optim::Optimizer> make_fused(
   return nullptr;
 }
 
+std::unique_ptr<Muon> make_fused_muon(
+    const std::vector<torch::optim::OptimizerParamGroup>& /*groups*/,
+    const MuonOptions& /*options*/) {
+  return nullptr;
+}
+
 }  // namespace lockstep::optim

@@ -137,6 +137,11 @@ std::unique_ptr<torch::optim::Optimizer> make_muon(std::vector<std::vector<torch
   for (std::vector<torch::Tensor>& group : others) {
     groups.emplace_back(std::move(group), std::make_unique<MuonOptions>(of_others));
   }
+  if (torch::cuda::is_available()) {
+    if (auto fused = optim::make_fused_muon(groups, of_matrices)) {
+      return fused;
+    }
+  }
   return std::make_unique<Muon>(groups, of_matrices);
 }
 

@@ -71,6 +71,14 @@ TEST_F(Bench, TrainsASmallGpt2AndSaysHowFast) {
   EXPECT_FALSE(std::filesystem::exists(path() / "runs"));
 }
 
+TEST_F(Bench, TrainsASmallGpt2WithMuon) {
+  const os::CommandResult done = bench(std::string(kTiny) + "--optimizer muon --json out.json");
+  ASSERT_EQ(done.status.code, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("GPT-2 tiny, 2 x 8 tokens per step, fp32, muon, cpu"));
+  const nlohmann::json losses = read("out.json").at("lockstep").at("losses");
+  EXPECT_LT(losses.back(), losses.front());
+}
+
 TEST_F(Bench, BeginsWithTheSameWeightsAndTokensAgain) {
   ASSERT_EQ(bench(std::string(kTiny) + "--save-weights w.pt --save-tokens t.bin --json 1.json")
                 .status.code,
@@ -208,6 +216,9 @@ TEST_F(Bench, SaysWhatItCannotDo) {
   refuse("gpt2 --batch 0", 64, "--batch: 0 is less than 1");
   refuse(
       "gpt2 --size tiny --context 9999", 64, "--context exceeds the context length of the model");
+  refuse("gpt2 --size tiny --optimizer muon --peer",
+         64,
+         "cannot compare muon with Python: the peer does not support it");
   refuse("gpt2 --size tiny --peer --python /no/python", 69, "cannot compare with Python");
   refuse("loader --data-dir /no/where", 74, "cannot find ImageNet in /no/where");
   refuse("loader --tiny", 64, "--data-dir");

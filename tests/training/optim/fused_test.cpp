@@ -146,6 +146,63 @@ TEST_F(FusedOptimizers, TakeTheWeightDecayOfEachGroup) {
   }
 }
 
+// Shapes that are batched, wide, tall, not a multiple of four, and a convolution whose rows are
+// permuted in memory; then parameters of AdamW.
+std::vector<torch::Tensor> parameters_of_muon() {
+  std::vector<torch::Tensor> parameters;
+  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{64, 64},
+                                                                             {32, 128},
+                                                                             {64, 64},
+                                                                             {128, 32},
+                                                                             {33, 65},
+                                                                             {64, 64},
+                                                                             {16, 8, 3, 3},
+                                                                             {65},
+                                                                             {8}}) {
+    parameters.push_back(torch::randn(shape, torch::kCUDA));
+  }
+  parameters[6] = parameters[6].contiguous(torch::MemoryFormat::ChannelsLast);
+  for (torch::Tensor& parameter : parameters) {
+    parameter.requires_grad_();
+  }
+  return parameters;
+}
+
+// Five iterations in bfloat16 leave an error of about one percent of each update.
+TEST_F(FusedOptimizers, MakeTheStepsOfMuon) {
+  constexpr size_t kMatrices = 7;
+  std::vector<torch::Tensor> parameters = parameters_of_muon();
+  std::vector<torch::Tensor> exact;
+  std::vector<torch::Tensor> start;
+  for (const torch::Tensor& parameter : parameters) {
+    exact.push_back(parameter.detach().cpu().to(torch::kFloat64).requires_grad_());
+    start.push_back(exact.back().detach().clone());
+  }
+  OptimizerOptions options{.name = "muon", .lr = 0.02, .weight_decay = 0.1};
+  options.matrices = {exact.begin(), exact.begin() + kMatrices};
+  const auto wanted = make_optimizer(exact, options);
+  options.matrices = {parameters.begin(), parameters.begin() + kMatrices};
+  const auto optimizer = make_optimizer(parameters, options);
+  auto& fused = dynamic_cast<optim::FusedOptimizer&>(*optimizer);
+  for (int step = 0; step < 6; ++step) {
+    for (size_t i = 0; i < exact.size(); ++i) {
+      parameters[i].mutable_grad() = torch::randn_like(parameters[i]) * 3;
+      exact[i].mutable_grad() = parameters[i].grad().cpu().to(torch::kFloat64) * 0.5;
+    }
+    const double norm = clip_gradients(exact, 1);
+    ASSERT_TRUE(fused.is_fused());
+    fused.step_fused({.clip_norm = 1, .gradient_scale = 0.5});
+    EXPECT_NEAR(fused.norm().item<double>(), norm, 1e-5 * norm);
+    wanted->step();
+  }
+  for (size_t i = 0; i < exact.size(); ++i) {
+    const torch::Tensor found = parameters[i].detach().cpu().to(torch::kFloat64);
+    const double error = (found - exact[i].detach()).norm().item<double>();
+    const double change = (exact[i].detach() - start[i]).norm().item<double>();
+    EXPECT_LT(error, (i < kMatrices ? 0.05 : 1e-4) * change) << "parameter " << i;
+  }
+}
+
 TEST_F(FusedOptimizers, LeaveWhatIsNotOnAGpuToLibtorch) {
   torch::Tensor parameter = torch::ones({3}).requires_grad_();
   const auto optimizer =

@@ -102,12 +102,13 @@ torch::Tensor run(int workers,
                   int last,
                   Memory* from,
                   Memory* to,
-                  const char* optimizer = "adamw") {
+                  const std::string& optimizer = "adamw") {
   torch::Tensor result;
   run_workers(workers, [&](Communicator& comm) {
     Net model;
     model.third->bias.set_requires_grad(false);
-    const auto optimized = make_optimizer(model.parameters(), {.name = optimizer, .lr = 0.01});
+    const auto optimized = make_optimizer(
+        model.parameters(), {.name = optimizer, .lr = 0.01, .matrices = hidden_matrices(model)});
     const auto strategy = make_strategy("deepspeed", comm, {.zero = stage(number)});
     strategy->adopt(model, *optimized);
     if (from != nullptr) {
@@ -142,12 +143,14 @@ TEST(ZeroState, GoesOnUnderAnyStageAndNumberOfWorkers) {
 }
 
 TEST(ZeroState, GoesOnWithEveryOptimizer) {
-  for (const char* optimizer : {"sgd", "adam", "lamb", "adagrad"}) {
+  for (const std::string optimizer : {"sgd", "adam", "lamb", "adagrad", "muon"}) {
+    // Muon amplifies rounding in small singular values.
+    const double bound = optimizer == "muon" ? 1e-10 : 1e-12;
     const torch::Tensor wanted = run(1, 0, 0, 6, nullptr, nullptr, optimizer);
     Memory saved;
     run(3, 2, 0, 3, nullptr, &saved, optimizer);
     saved.expect_covered_once();
-    EXPECT_LE(largest_difference(run(2, 3, 3, 6, &saved, nullptr, optimizer), wanted), 1e-12)
+    EXPECT_LE(largest_difference(run(2, 3, 3, 6, &saved, nullptr, optimizer), wanted), bound)
         << optimizer;
   }
 }

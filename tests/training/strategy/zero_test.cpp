@@ -341,20 +341,6 @@ TEST(Zero, GivesAnOptimizerBackThatCanMakeSteps) {
   }
 }
 
-TEST(Zero, RefusesMuon) {
-  comm::Solo solo;
-  for (const int number : {0, 1, 2, 3}) {
-    Spared model;
-    const auto muon = make_optimizer(model, {.name = "muon"});
-    EXPECT_THAT(
-        [&] { make_strategy("deepspeed", solo, {.zero = stage(number)})->adopt(model, *muon); },
-        ThrowsMessage<Error>("cannot use muon with -s deepspeed\n"
-                             "  reason: muon updates complete matrices, ZeRO partitions flat "
-                             "parameters\n"
-                             "  try:    -s ddp, or --optimizer adamw"));
-  }
-}
-
 TEST(Zero, RefusesAnOptimizerOfOtherParametersOrWithState) {
   comm::Solo solo;
   Spared model;

@@ -322,13 +322,20 @@ TEST(WeightDecay, IsSplitTheSameWayUnderEveryStrategyAndStage) {
 }
 
 // Small singular values amplify the rounding of sums in another order, by up to 3.4445^5.
-TEST(Muon, TrainsAsOneProcessDoesUnderStrategiesWithCompleteParameters) {
+TEST(Muon, TrainsAsOneProcessDoesUnderEveryStrategyAndStage) {
   const os::TemporaryDirectory directory;
   const torch::Tensor wanted = train_split({"single"}, "muon", directory.path(), 16, false);
-  for (const std::string strategy : {"ddp", "horovod", "mirrored"}) {
-    SCOPED_TRACE(strategy);
+  const std::vector<Way> ways = {{"ddp", 0, 2},
+                                 {"horovod", 0, 2},
+                                 {"mirrored", 0, 2},
+                                 {"deepspeed", 0, 2},
+                                 {"deepspeed", 1, 3},
+                                 {"deepspeed", 2, 3},
+                                 {"deepspeed", 3, 3}};
+  for (const Way& way : ways) {
+    SCOPED_TRACE(fmt::format("{} {} x{}", way.strategy, way.stage, way.workers));
     const os::TemporaryDirectory whole;
-    const torch::Tensor found = train_split({strategy, 0, 2}, "muon", whole.path(), 16, false);
+    const torch::Tensor found = train_split(way, "muon", whole.path(), 16, false);
     EXPECT_LE((found - wanted).abs().max().item<double>(), 1e-4);
   }
 }

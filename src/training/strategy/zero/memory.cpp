@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "lockstep/muon.h"
 #include "training/strategy/zero/layout.h"
 
 namespace lockstep::strategy::zero {
@@ -22,6 +23,31 @@ int64_t state_per_element(const torch::optim::Optimizer& optimizer) {
   const auto* adam = dynamic_cast<const torch::optim::AdamOptions*>(&options);
   const auto* adamw = dynamic_cast<const torch::optim::AdamWOptions*>(&options);
   return (adam != nullptr && adam->amsgrad()) || (adamw != nullptr && adamw->amsgrad()) ? 3 : 2;
+}
+
+// The parameters that Muon updates as matrices: one state value per element instead of two.
+std::set<const void*> matrices_of_muon(const torch::optim::Optimizer& optimizer) {
+  std::set<const void*> matrices;
+  for (const auto& group : optimizer.param_groups()) {
+    const auto* muon = dynamic_cast<const MuonOptions*>(&group.options());
+    if (muon != nullptr && muon->is_matrix()) {
+      for (const torch::Tensor& parameter : group.params()) {
+        matrices.insert(parameter.unsafeGetTensorImpl());
+      }
+    }
+  }
+  return matrices;
+}
+
+// The part of the elements of `flat` that belongs to `parameters`, between 0 and 1.
+double share_of(const std::set<const void*>& parameters, const FlatParameterPlan& flat) {
+  int64_t elements = 0;
+  for (const Member& member : flat.members) {
+    if (parameters.contains(member.parameter.unsafeGetTensorImpl())) {
+      elements += member.parameter.numel();
+    }
+  }
+  return static_cast<double>(elements) / static_cast<double>(flat.elements);
 }
 
 int64_t bytes_of(const std::vector<torch::Tensor>& tensors) {
@@ -47,6 +73,7 @@ MemoryNeed memory_need(const torch::nn::Module& model,
                        MemoryAsk ask) {
   MemoryNeed need{.buffers = bytes_of(model.buffers())};
   const int64_t state = state_per_element(optimizer);
+  const std::set<const void*> matrices = matrices_of_muon(optimizer);
   int64_t largest_bucket = 0;
   int64_t largest_gathered = 0;
   int64_t placed = 0;
@@ -69,6 +96,8 @@ MemoryNeed memory_need(const torch::nn::Module& model,
     // Stage 1 reduces in the last micro-batch only and keeps whole gradients until then.
     need.gradients += wide * (options.stage == 1 && ask.accumulates ? whole : held);
     need.optimizer += wide * held * (state + (type < wide ? 1 : 0));
+    need.optimizer -=
+        static_cast<int64_t>(static_cast<double>(wide * held) * share_of(matrices, flat));
     need.averages += ask.averages ? wide * held : 0;
   }
   // Frozen parameters that do not belong to a flat parameter.

@@ -76,7 +76,7 @@ class Zero final : public Strategy {
 
   void adopt(torch::nn::Module& model, torch::optim::Optimizer& optimizer) override {
     require_same_model(communicator_, model);
-    zero::require_divisible(optimizer);
+    zero::require_divisible(optimizer, options_.zero);
     zero::require_fresh(optimizer);
     trained_parameters(model);  // throws if there are none
     communicator_.broadcast(whole_state(model));

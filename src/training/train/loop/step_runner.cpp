@@ -87,7 +87,7 @@ std::string StepRunner::reason_against_graph() const {
     return "--recompute restores random number generators on the host";
   }
   if (dynamic_cast<optim::FusedOptimizer*>(&task_.optimizer) == nullptr) {
-    return "the optimizer must be sgd, adam or adamw from make_optimizer()";
+    return "the optimizer must be sgd, adam, adamw or muon from make_optimizer()";
   }
   return "";
 }
