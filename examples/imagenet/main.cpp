@@ -52,7 +52,9 @@ int main(int argc, char** argv) {
     const auto images = lockstep::imagenet(session.data_dir(),
                                            {.size = session.whole_number("--image-size", 8, 4096),
                                             .seed = trainer.options().seed,
-                                            .corrupt = session.option("--corrupt")});
+                                            .corrupt = session.option("--corrupt"),
+                                            .device = session.device(),
+                                            .jpeg = session.jpeg()});
     session.say(images.origin);
     const auto net = lockstep::resnet(session.option("--net"),
                                       {.classes = std::ssize(images.classes),

@@ -32,7 +32,9 @@ int main(int argc, char** argv) {
         session.data_dir() / (session.flag("--generated") ? "tiny-imagenet-like" : ""),
         {.size = session.whole_number("--image-size", 8, 4096),
          .seed = trainer.options().seed,
-         .corrupt = session.option("--corrupt")});
+         .corrupt = session.option("--corrupt"),
+         .device = session.device(),
+         .jpeg = session.jpeg()});
     session.say(images.origin);
     const auto net = lockstep::resnet(session.option("--net"),
                                       {.classes = std::ssize(images.classes),

@@ -35,14 +35,24 @@ DatasetPair mnist(const std::filesystem::path& data_dir);
 // samples differ. Throws an Error if a count is below 1.
 DatasetPair generated_digits(int64_t train_count, int64_t test_count, uint64_t seed);
 
-// How tiny_imagenet() and imagenet() prepare images. All options concern behaviour.
+// How tiny_imagenet() and imagenet() prepare images.
 //
-//   const auto images = lockstep::imagenet(session.data_dir(), {.size = 160, .corrupt = "skip"});
+//   const auto images = lockstep::imagenet(
+//       session.data_dir(),
+//       {.size = 160, .corrupt = "skip", .device = session.device(), .jpeg = session.jpeg()});
 struct ImageOptions {
   int64_t size = 0;      // width and height in pixels; 0: 64 for TinyImageNet, 224 for ImageNet
   uint64_t seed = 1;     // of the random crops and flips, together with epoch and sample index
   bool augments = true;  // random crops and flips of the training images
   std::string corrupt = "refuse";  // files that are not images: refuse, or skip with a warning
+
+  // Where batches for a GPU are decoded (--jpeg). gpu: by nvJPEG on `device`, into its memory; cpu:
+  // by libjpeg; auto: gpu if `device` is a GPU and nvJPEG is available. Files that nvJPEG cannot
+  // decode are always decoded on the CPU. Crops, flips and order are the same; pixels differ by at
+  // most two levels. The Loader uses it for the data set itself, not for take(), map() and the like
+  // of it: those, batch() and example() decode on the CPU.
+  torch::Device device = torch::kCPU;
+  std::string jpeg = "auto";
 };
 
 // TinyImageNet and ImageNet. Images are decoded from JPEG files, or from packs of JPEG files, each
@@ -51,7 +61,7 @@ struct ImageOptions {
 //
 // Throw an Error that lists the searched directories. A file that is not an image causes an Error
 // with its name. With corrupt = "skip", the next sample replaces it in training, and batch() omits
-// it in testing.
+// it in testing. With jpeg = "gpu", throw an Error if `device` is not a GPU or nvJPEG is missing.
 DatasetPair tiny_imagenet(const std::filesystem::path& data_dir, const ImageOptions& options = {});
 DatasetPair imagenet(const std::filesystem::path& data_dir, const ImageOptions& options = {});
 

@@ -119,6 +119,10 @@ class Session {
   // program never calls this method, Trainer::fit throws an Error; a custom loop gets a warning.
   bool recompute() const;
 
+  // Where JPEG files are decoded: auto, cpu or gpu (--jpeg), for ImageOptions::jpeg. If --jpeg gpu
+  // is given and a program never calls this method, Trainer::fit throws an Error.
+  const std::string& jpeg() const;
+
   // Returns `loss` computed in the precision of --precision, for a custom training loop; the
   // Trainer does this itself. Throws an Error if libtorch does not support the precision on
   // device().

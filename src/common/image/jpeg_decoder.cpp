@@ -164,6 +164,7 @@ struct JpegDecoder::State {
 
   void require_size();
   int orientation() const;
+  Coding coding() const;
   bool is_cmyk() const {
     return codec.jpeg_color_space == JCS_CMYK || codec.jpeg_color_space == JCS_YCCK;
   }
@@ -202,6 +203,37 @@ int JpegDecoder::State::orientation() const {
     }
   }
   return 1;
+}
+
+Coding JpegDecoder::State::coding() const {
+  // Declared with `jpeg_decompress_struct*`, but it only reads.
+  auto* const reader = const_cast<jpeg_decompress_struct*>(&codec);
+  if (jpeg_has_multiple_scans(reader) != FALSE || codec.arith_code != FALSE ||
+      codec.data_precision != 8) {
+    return Coding::Other;
+  }
+  const jpeg_component_info* parts = codec.comp_info;
+  if (codec.num_components == 1 && codec.jpeg_color_space == JCS_GRAYSCALE) {
+    return parts[0].h_samp_factor == 1 && parts[0].v_samp_factor == 1 ? Coding::Grey
+                                                                      : Coding::Other;
+  }
+  const auto is_single = [&](int i) {
+    return parts[i].h_samp_factor == 1 && parts[i].v_samp_factor == 1;
+  };
+  if (codec.num_components != 3 || codec.jpeg_color_space != JCS_YCbCr || !is_single(1) ||
+      !is_single(2)) {
+    return Coding::Other;
+  }
+  switch (parts[0].h_samp_factor * 10 + parts[0].v_samp_factor) {
+    case 11:
+      return Coding::Yuv444;
+    case 21:
+      return Coding::Yuv422;
+    case 22:
+      return Coding::Yuv420;
+    default:
+      return Coding::Other;
+  }
 }
 
 // Whether an end marker follows the decoded data. Within the data, 0xff is always followed by 0.
@@ -250,7 +282,12 @@ JpegDecoder::Header JpegDecoder::open(std::span<const std::byte> file) {
   state.require_size();
   return {.width = static_cast<int>(state.codec.image_width),
           .height = static_cast<int>(state.codec.image_height),
-          .orientation = orientation_of(state.orientation())};
+          .orientation = orientation_of(state.orientation()),
+          .coding = state.coding()};
+}
+
+bool JpegDecoder::has_end() const {
+  return state_->has_end();
 }
 
 Region JpegDecoder::start(int eighths, Region wanted) {

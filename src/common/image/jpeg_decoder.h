@@ -26,6 +26,10 @@ enum class Damage {
   Refused,    // throws Corrupt, if libjpeg detects the damage
 };
 
+// How a file stores colours. Luma and chroma are separate planes; the number says how many chroma
+// samples there are. Other: progressive files, CMYK, RGB and rare samplings.
+enum class Coding { Other, Grey, Yuv444, Yuv422, Yuv420 };
+
 // Decodes a part of a JPEG file, row by row. The state of libjpeg is reused for the next file. Use
 // a decoder from one thread. Every call throws Corrupt for an invalid file. open() can be called at
 // any time and starts with a new file.
@@ -35,6 +39,7 @@ class JpegDecoder {
     int width = 0;  // as stored, before the EXIF orientation is applied
     int height = 0;
     Orientation orientation;
+    Coding coding = Coding::Other;
   };
 
   // Full size in eighths. libjpeg decodes smaller sizes faster.
@@ -47,6 +52,9 @@ class JpegDecoder {
 
   // Reads the header. `file` must stay valid until finish().
   Header open(std::span<const std::byte> file);
+
+  // Whether an end marker follows the header of the opened file. A file without one is truncated.
+  bool has_end() const;
 
   // Starts decoding at `eighths` of the full size; the region is in pixels of the reduced size.
   // Returns the region that is decoded: of the requested height, and at least as wide.

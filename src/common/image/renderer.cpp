@@ -79,72 +79,87 @@ Size Renderer::open(std::span<const std::byte> file) {
   return {.width = header_.width, .height = header_.height};
 }
 
-void Renderer::render(const Crop& crop, Size size, uint8_t* output) {
-  const Orientation& turned = header_.orientation;
+void plan_render(const JpegDecoder::Header& header, const Crop& crop, Size size, RenderPlan& plan) {
+  const Orientation& turned = header.orientation;
   const Size upright =
-      turned.swaps ? Size{header_.height, header_.width} : Size{header_.width, header_.height};
+      turned.swaps ? Size{header.height, header.width} : Size{header.width, header.height};
   const Size stored = turned.swaps ? Size{size.height, size.width} : size;
   const Box box = as_stored(crop.box, upright, turned);
   const Box limits = as_stored(crop.limits, upright, turned);
-  const int eighths = choose_eighths(box, stored);
-  columns_.prepare(plan_axis(
-      {box.left, box.right}, {limits.left, limits.right}, header_.width, eighths, stored.width));
-  rows_.prepare(plan_axis(
-      {box.top, box.bottom}, {limits.top, limits.bottom}, header_.height, eighths, stored.height));
-  // One more column on each side, because chroma upsampling uses neighbours.
-  const int left = std::max(columns_.lowest() - 1, 0);
-  const int right = std::min(columns_.highest() + 1, scaled_pixels(header_.width, eighths));
-  const Region region = decoder_.start(eighths,
-                                       {.left = left,
-                                        .top = rows_.lowest(),
-                                        .width = right - left,
-                                        .height = rows_.highest() - rows_.lowest()});
+  plan.eighths = choose_eighths(box, stored);
+  plan.columns.prepare(plan_axis({box.left, box.right},
+                                 {limits.left, limits.right},
+                                 header.width,
+                                 plan.eighths,
+                                 stored.width));
+  plan.rows.prepare(plan_axis({box.top, box.bottom},
+                              {limits.top, limits.bottom},
+                              header.height,
+                              plan.eighths,
+                              stored.height));
 
   // Byte steps in the output for one pixel to the right and one row down in the upright image.
   int64_t x_step = kPixelBytes;
   int64_t y_step = kPixelBytes * size.width;
-  uint8_t* start = output;
+  plan.start = 0;
   if (turned.flips_x != crop.is_mirrored) {
-    start += x_step * (size.width - 1);
+    plan.start += x_step * (size.width - 1);
     x_step = -x_step;
   }
   if (turned.flips_y) {
-    start += y_step * (size.height - 1);
+    plan.start += y_step * (size.height - 1);
     y_step = -y_step;
   }
   if (turned.swaps) {
     std::swap(x_step, y_step);
   }
-  write_rows(region, start, y_step, x_step);
+  plan.row_step = y_step;
+  plan.column_step = x_step;
+}
+
+void Renderer::render(const Crop& crop, Size size, uint8_t* output) {
+  plan_render(header_, crop, size, plan_);
+  // One more column on each side, because chroma upsampling uses neighbours.
+  const int left = std::max(plan_.columns.lowest() - 1, 0);
+  const int right =
+      std::min(plan_.columns.highest() + 1, scaled_pixels(header_.width, plan_.eighths));
+  const Region region = decoder_.start(plan_.eighths,
+                                       {.left = left,
+                                        .top = plan_.rows.lowest(),
+                                        .width = right - left,
+                                        .height = plan_.rows.highest() - plan_.rows.lowest()});
+  write_rows(region, output);
   decoder_.finish();
 }
 
 // Rows of the ring are addressed by their number modulo the number of taps. The inputs of
 // successive output rows only move forward, so a row is overwritten only after its last use.
-void Renderer::write_rows(const Region& region,
-                          uint8_t* start,
-                          int64_t row_step,
-                          int64_t column_step) {
-  resampler_.prepare(columns_, region.left, region.width);
+void Renderer::write_rows(const Region& region, uint8_t* output) {
+  const Axis& rows = plan_.rows;
+  resampler_.prepare(plan_.columns, region.left, region.width);
   const size_t row_bytes = static_cast<size_t>(region.width) * kSourceBytes;
-  const int kept = rows_.taps();
+  const int kept = rows.taps();
   ring_.resize(row_bytes * static_cast<size_t>(kept));
   blended_rows_.resize(static_cast<size_t>(kept));
   const auto place = [&](int row) {
     return ring_.data() + static_cast<size_t>(row % kept) * row_bytes;
   };
+  uint8_t* const start = output + plan_.start;
   int next = region.top;
-  for (int i = 0; i < rows_.outputs(); ++i) {
-    const int first = rows_.first(i);
-    const int count = rows_.count(i);
+  for (int i = 0; i < rows.outputs(); ++i) {
+    const int first = rows.first(i);
+    const int count = rows.count(i);
     for (; next < first + count; ++next) {
       decoder_.read_row(place(next));
     }
     for (int k = 0; k < count; ++k) {
       blended_rows_[static_cast<size_t>(k)] = place(first + k);
     }
-    resampler_.write(
-        blended_rows_.data(), rows_.weights(i), count, start + i * row_step, column_step);
+    resampler_.write(blended_rows_.data(),
+                     rows.weights(i),
+                     count,
+                     start + i * plan_.row_step,
+                     plan_.column_step);
   }
 }
 

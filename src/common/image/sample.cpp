@@ -34,11 +34,24 @@ Maker::Maker(Recipe recipe) : recipe_(recipe) {
   require_sense(recipe);
 }
 
-void Maker::make(std::span<const std::byte> file, uint64_t key, uint8_t* output) {
+Crop Maker::open(std::span<const std::byte> file, uint64_t key) {
   const Size size = renderer_.open(file);
-  const Crop crop = recipe_.augments ? choose_random(recipe_, size.width, size.height, key)
-                                     : choose_middle(recipe_, size.width, size.height);
+  return recipe_.augments ? choose_random(recipe_, size.width, size.height, key)
+                          : choose_middle(recipe_, size.width, size.height);
+}
+
+void Maker::make(std::span<const std::byte> file, uint64_t key, uint8_t* output) {
+  const Crop crop = open(file, key);
   renderer_.render(crop, {.width = recipe_.size, .height = recipe_.size}, output);
+}
+
+JpegDecoder::Header Maker::plan(std::span<const std::byte> file, uint64_t key, RenderPlan& plan) {
+  const Crop crop = open(file, key);
+  if (!renderer_.has_end()) {
+    throw Corrupt("ends early");
+  }
+  plan_render(renderer_.header(), crop, {.width = recipe_.size, .height = recipe_.size}, plan);
+  return renderer_.header();
 }
 
 }  // namespace lockstep::image

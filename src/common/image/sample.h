@@ -23,7 +23,13 @@ class Maker {
   // size of the image. Throws Corrupt; the content of `output` is then undefined.
   void make(std::span<const std::byte> file, uint64_t key, uint8_t* output);
 
+  // Plans what make() would write, for another decoder, and returns the header. Throws Corrupt for
+  // an invalid header, and for a file without end marker.
+  JpegDecoder::Header plan(std::span<const std::byte> file, uint64_t key, RenderPlan& plan);
+
  private:
+  Crop open(std::span<const std::byte> file, uint64_t key);
+
   Recipe recipe_;
   Renderer renderer_;
 };

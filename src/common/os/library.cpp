@@ -16,6 +16,14 @@ std::optional<Library> Library::find(const std::string& name) {
   return Library(handle);
 }
 
+std::filesystem::path Library::directory_of(const void* symbol) {
+  Dl_info info = {};
+  if (::dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) {
+    return {};
+  }
+  return std::filesystem::path(info.dli_fname).parent_path();
+}
+
 Library::Library(Library&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
 
 Library::~Library() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -11,6 +12,9 @@ class Library {
  public:
   // Nothing if it is not found or cannot be loaded.
   static std::optional<Library> find(const std::string& name);
+
+  // The directory of the loaded library that contains `symbol`; empty if it is unknown.
+  static std::filesystem::path directory_of(const void* symbol);
 
   Library(Library&& other) noexcept;
   Library(const Library&) = delete;

@@ -272,6 +272,10 @@ void add_loader(CLI::App& app, int& code) {
   command->add_option("--seconds", options->seconds, "Duration of each of three rounds [2]")
       ->type_name("SECONDS")
       ->check(at_least(0.001));
+  command
+      ->add_option("--jpeg", options->jpeg, "Decoder: cpu, or gpu (nvJPEG), without the peer [cpu]")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"cpu", "gpu"}));
   add_common(*command, options->common);
   command->callback([options, &code] { code = measure_loader(*options); });
 }

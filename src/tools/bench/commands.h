@@ -89,6 +89,7 @@ struct LoaderBenchOptions {
   int64_t batch = 64;
   std::vector<int> threads = {};  // empty: 1 and the number of cores
   double seconds = 2;             // per round; there are three
+  std::string jpeg = "cpu";       // cpu or gpu
 };
 
 int measure_loader(LoaderBenchOptions options);

@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <torch/cuda.h>
 
 #include <nlohmann/json.hpp>
@@ -21,6 +22,7 @@
 #include "common/base/text.h"
 #include "common/os/files.h"
 #include "common/os/processors.h"
+#include "lockstep/error.h"
 #include "tools/bench/commands.h"
 #include "tools/bench/loader_images.h"
 #include "tools/bench/peer.h"
@@ -48,8 +50,9 @@ struct Parts {
 };
 
 struct Figures {
-  std::map<int, double> rates;  // images/s by number of threads
-  double other_rate = 0;        // with the largest number of threads, from the other form
+  std::map<int, double> rates;     // images/s by number of threads
+  double other_rate = 0;           // with the largest number of threads, from the other form
+  std::optional<double> fallback;  // percentage of images that the GPU did not decode
   Parts parts;
 };
 
@@ -173,6 +176,9 @@ void report(const LoaderBenchOptions& options,
                   ours.other_rate,
                   std::nullopt,
                   0});
+  if (ours.fallback) {
+    rows.push_back({"% of images decoded on the CPU instead", *ours.fallback});
+  }
   rows.push_back({"KiB per file", ours.parts.bytes / 1024});
   rows.push_back({"us per image: read", ours.parts.read});
   rows.push_back({"us per image: decode and scale", ours.parts.decode});
@@ -215,6 +221,7 @@ void write_json(const LoaderBenchOptions& options,
                          {"size", options.size},
                          {"batch", options.batch},
                          {"cores", os::usable_processors()},
+                         {"jpeg", options.jpeg},
                          {"lockstep",
                           {{"images_per_second", rates},
                            {"images_per_second_of_other_form", ours.other_rate},
@@ -223,10 +230,40 @@ void write_json(const LoaderBenchOptions& options,
                            {"decode_us", ours.parts.decode},
                            {"rest_us", ours.parts.rest},
                            {"pin_us", ours.parts.pin}}}};
+  if (ours.fallback) {
+    json["lockstep"]["fallback_percent"] = *ours.fallback;
+  }
   if (!theirs.empty()) {
     json["peer"] = theirs;
   }
   os::write_file(options.common.json, json.dump(1) + "\n");
+}
+
+}  // namespace
+
+namespace {
+
+// The GPU of --jpeg gpu; nothing for the CPU.
+std::optional<torch::Device> find_gpu(const LoaderBenchOptions& options, bool has_gpu) {
+  if (options.jpeg == "cpu") {
+    return std::nullopt;
+  }
+  if (!has_gpu) {
+    throw Error(ExitCode::Usage,
+                "cannot decode JPEG files on a GPU: there is none, or --device cpu")
+        .fact("asked", "--jpeg gpu", "command line")
+        .hint("--jpeg cpu");
+  }
+  return torch::Device(torch::kCUDA, 0);
+}
+
+std::optional<double> find_fallback(const LoaderBenchOptions& options, const Dataset& dataset) {
+  if (options.jpeg == "cpu") {
+    return std::nullopt;
+  }
+  const data::DecodeCounts counts = data::decode_counts(dataset);
+  const int64_t all = std::max<int64_t>(1, counts.gpu + counts.cpu);
+  return 100.0 * static_cast<double>(counts.cpu) / static_cast<double>(all);
 }
 
 }  // namespace
@@ -241,12 +278,13 @@ int measure_loader(LoaderBenchOptions options) {
     options.threads = {1, os::usable_processors()};
   }
   const bool pins = options.common.device != "cpu" && torch::cuda::is_available();
+  const std::optional<torch::Device> gpu = find_gpu(options, pins);
   const os::TemporaryDirectory scratch;
   const LoaderImages images = find_images(options, scratch.path());
   const LoaderImages copy = copy_images(images, scratch.path());
   const auto dataset_of = [&](const LoaderImages& from) {
-    return data::image_files(from.store,
-                             {.recipe = recipe_of(options), .damaged = data::Damaged::Replace});
+    return data::image_files(
+        from.store, {.recipe = recipe_of(options), .damaged = data::Damaged::Replace, .gpu = gpu});
   };
   Figures ours;
   const DatasetPtr dataset = dataset_of(images);
@@ -255,6 +293,7 @@ int measure_loader(LoaderBenchOptions options) {
     ours.rates[threads] = measure_rate(dataset, options, threads, pins);
   }
   ours.other_rate = measure_rate(dataset_of(copy), options, ours.rates.rbegin()->first, pins);
+  ours.fallback = find_fallback(options, *dataset);
   nlohmann::json theirs = nlohmann::json::object();
   if (options.common.peer) {
     const std::filesystem::path list = scratch.path() / "list.txt";

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/data/image_files.h"
 
+#include <atomic>
+#include <c10/core/StreamGuard.h>
 #include <fmt/format.h>
 #include <memory>
 #include <mutex>
@@ -10,10 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "lockstep/error.h"
 #include "training/data/check_index.h"
+#include "training/data/gpu_decoder.h"
 #include "training/data/pinned_source.h"
 
 namespace lockstep::data {
@@ -21,17 +25,26 @@ namespace {
 
 // The decoder and buffers of one thread.
 struct Workspace {
-  explicit Workspace(const image::Recipe& recipe) : maker(recipe) {}
+  Workspace(const image::Recipe& recipe, std::optional<torch::Device> on) : maker(recipe) {
+    if (on) {
+      gpu = std::make_unique<GpuDecoder>(*on);
+    }
+  }
 
   image::Maker maker;
   std::vector<std::byte> file;
+
+  std::unique_ptr<GpuDecoder> gpu;  // may be null
+  std::vector<std::vector<std::byte>> gpu_files;
+  std::vector<GpuJpeg> gpu_jpegs;
 };
 
 // Workspaces that are not in use. There are never more of them than threads that created batches at
 // the same time. Thread-safe.
 class Workspaces {
  public:
-  explicit Workspaces(const image::Recipe& recipe) : recipe_(recipe) {}
+  Workspaces(const image::Recipe& recipe, std::optional<torch::Device> gpu)
+      : recipe_(recipe), gpu_(gpu) {}
 
   // Borrows a workspace; the destructor returns it.
   class Lease {
@@ -58,7 +71,7 @@ class Workspaces {
         return one;
       }
     }
-    return std::make_unique<Workspace>(recipe_);
+    return std::make_unique<Workspace>(recipe_, gpu_);
   }
 
   void give_back(std::unique_ptr<Workspace> one) {
@@ -67,6 +80,7 @@ class Workspaces {
   }
 
   const image::Recipe recipe_;
+  const std::optional<torch::Device> gpu_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Workspace>> idle_;
 };
@@ -92,15 +106,35 @@ class DamagedSamples {
   std::set<int64_t> known_;
 };
 
+// The samples that only the CPU can decode. Thread-safe.
+class CpuSamples {
+ public:
+  bool has(int64_t index) {
+    const std::lock_guard lock(mutex_);
+    return known_.contains(index);
+  }
+  void add(int64_t index) {
+    const std::lock_guard lock(mutex_);
+    known_.insert(index);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<int64_t> known_;
+};
+
 // The state that the views of a data set for different epochs share.
 struct Source {
   Source(image::StorePtr from, const ImageFilesOptions& with)
-      : store(std::move(from)), options(with), workspaces(with.recipe) {}
+      : store(std::move(from)), options(with), workspaces(with.recipe, with.gpu) {}
 
   const image::StorePtr store;
   const ImageFilesOptions options;
   Workspaces workspaces;
   DamagedSamples damaged;
+  CpuSamples only_cpu;
+  std::atomic<int64_t> gpu_count = 0;
+  std::atomic<int64_t> cpu_count = 0;
 };
 
 class ImageFiles : public Dataset, public PinnedSource {
@@ -133,8 +167,11 @@ class ImageFiles : public Dataset, public PinnedSource {
   }
 
   Batch pinned_batch(std::span<const int64_t> indices) const override {
-    return make_batch(indices, /*pins=*/true);
+    return source_->options.gpu && !indices.empty() ? make_gpu_batch(indices)
+                                                    : make_batch(indices, /*pins=*/true);
   }
+
+  DecodeCounts counts() const { return {.gpu = source_->gpu_count, .cpu = source_->cpu_count}; }
 
  private:
   Batch make_batch(std::span<const int64_t> indices, bool pins) const {
@@ -161,12 +198,99 @@ class ImageFiles : public Dataset, public PinnedSource {
     return {pixels.narrow(0, 0, made).permute({0, 3, 1, 2}), labels.narrow(0, 0, made)};
   }
 
+  // All files that the GPU accepts go to it at once. The others, and those that it fails to decode,
+  // are decoded like those of a CPU batch, one by one, with the same replacements.
+  Batch make_gpu_batch(std::span<const int64_t> indices) const {
+    const auto count = static_cast<int64_t>(indices.size());
+    const int64_t side = source_->options.recipe.size;
+    const torch::Device device = *source_->options.gpu;
+    const Workspaces::Lease lease(source_->workspaces);
+    Workspace& workspace = *lease;
+    const c10::StreamGuard guard(workspace.gpu->stream());
+    torch::Tensor pixels =
+        torch::empty({count, side, side, 3}, torch::dtype(torch::kUInt8).device(device));
+    std::vector<int64_t> shown = decode_on_gpu(indices, workspace, pixels);
+    const torch::Tensor row = torch::empty({side, side, 3}, torch::kUInt8);
+    std::vector<int64_t> kept;
+    std::vector<int64_t> labels;
+    for (int64_t i = 0; i < count; ++i) {
+      std::optional<int64_t> sample = shown[static_cast<size_t>(i)];
+      if (*sample == kNotShown) {
+        sample = make(indices[static_cast<size_t>(i)], workspace, row.data_ptr<uint8_t>());
+        if (sample) {
+          pixels[i].copy_(row);
+          ++source_->cpu_count;
+        }
+      }
+      if (sample) {
+        kept.push_back(i);
+        labels.push_back(source_->store->label(*sample));
+      }
+    }
+    if (std::ssize(kept) < count) {
+      pixels = pixels.index_select(0, torch::tensor(kept, torch::kInt64).to(device));
+    }
+    // Waits for the stream, because the source is not pinned: the batch is complete on return.
+    const torch::Tensor targets = torch::tensor(labels, torch::kInt64).to(device);
+    return {pixels.permute({0, 3, 1, 2}), targets};
+  }
+
+  static constexpr int64_t kNotShown = -1;
+
+  // Returns for each row of `pixels` its sample, or kNotShown.
+  std::vector<int64_t> decode_on_gpu(std::span<const int64_t> indices,
+                                     Workspace& workspace,
+                                     const torch::Tensor& pixels) const {
+    std::vector<int64_t> shown(indices.size(), kNotShown);
+    workspace.gpu_files.resize(std::max(workspace.gpu_files.size(), indices.size()));
+    workspace.gpu_jpegs.resize(workspace.gpu_files.size());
+    size_t planned = 0;
+    for (size_t i = 0; i < indices.size(); ++i) {
+      check_index(indices[i], size());
+      GpuJpeg& jpeg = workspace.gpu_jpegs[planned];
+      if (plan_for_gpu(indices[i], workspace, workspace.gpu_files[planned], jpeg)) {
+        jpeg.place = static_cast<int64_t>(i);
+        shown[i] = indices[i];
+        ++planned;
+      }
+    }
+    const auto failed =
+        workspace.gpu->decode(std::span(workspace.gpu_jpegs).first(planned), pixels);
+    for (const int64_t place : failed) {
+      source_->only_cpu.add(indices[static_cast<size_t>(place)]);
+      shown[static_cast<size_t>(place)] = kNotShown;
+    }
+    source_->gpu_count += static_cast<int64_t>(planned - failed.size());
+    return shown;
+  }
+
+  // A corrupt file is left to the CPU, which reports it.
+  bool plan_for_gpu(int64_t index,
+                    Workspace& workspace,
+                    std::vector<std::byte>& buffer,
+                    GpuJpeg& jpeg) const {
+    if (source_->only_cpu.has(index) || source_->damaged.has(index)) {
+      return false;
+    }
+    try {
+      jpeg.file = source_->store->read(index, buffer);
+      jpeg.header = workspace.maker.plan(jpeg.file, key_of(index), jpeg.plan);
+    } catch (const image::Corrupt&) {
+      return false;
+    }
+    return GpuDecoder::accepts(jpeg);
+  }
+
+  // Two steps: a sum of epoch and index would give equal keys to different pairs.
+  uint64_t key_of(int64_t index) const {
+    const uint64_t of_epoch = Random(source_->options.seed, static_cast<uint64_t>(epoch_)).next();
+    return Random(of_epoch, static_cast<uint64_t>(index)).next();
+  }
+
   // Writes the pixels of sample `requested` or of its replacement. Returns the index of the sample
   // that was written, or nothing for an omitted sample.
   std::optional<int64_t> make(int64_t requested, Workspace& workspace, uint8_t* output) const {
-    // Two steps: a sum of epoch and index would give equal keys to different pairs.
-    const uint64_t of_epoch = Random(source_->options.seed, static_cast<uint64_t>(epoch_)).next();
-    const uint64_t key = Random(of_epoch, static_cast<uint64_t>(requested)).next();
+    const uint64_t key = key_of(requested);
     for (int64_t i = 0; i < size(); ++i) {
       const int64_t index = (requested + i) % size();
       if (try_to_make(index, key, workspace, output)) {
@@ -209,6 +333,12 @@ class ImageFiles : public Dataset, public PinnedSource {
 DatasetPtr image_files(image::StorePtr store, const ImageFilesOptions& options) {
   return std::make_shared<ImageFiles>(std::make_shared<Source>(std::move(store), options),
                                       /*epoch=*/0);
+}
+
+DecodeCounts decode_counts(const Dataset& dataset) {
+  const auto* images = dynamic_cast<const ImageFiles*>(&dataset);
+  LOCKSTEP_CHECK(images != nullptr);
+  return images->counts();
 }
 
 }  // namespace lockstep::data

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "common/base/log.h"
 #include "lockstep/datasets.h"
 #include "lockstep/error.h"
+#include "training/data/gpu_decoder.h"
 #include "training/data/image_files.h"
 
 namespace lockstep {
@@ -21,6 +24,34 @@ void check(const ImageOptions& options) {
         .fact("expected", "refuse or skip")
         .hint("--corrupt skip");
   }
+  if (options.jpeg != "auto" && options.jpeg != "cpu" && options.jpeg != "gpu") {
+    throw Error(ExitCode::Usage, fmt::format("invalid --jpeg '{}'", options.jpeg))
+        .fact("expected", "auto, cpu or gpu")
+        .hint("--jpeg auto");
+  }
+  if (options.jpeg == "gpu" && !options.device.is_cuda()) {
+    throw Error(ExitCode::Usage, "cannot decode JPEG files on a GPU: the training runs on the CPU")
+        .fact("asked", "--jpeg gpu")
+        .hint("--device cuda, or --jpeg auto");
+  }
+}
+
+// The GPU that decodes. A decoder is created to find out whether nvJPEG works: here, and not on a
+// thread of a Loader, where the error would come late.
+std::optional<torch::Device> choose_gpu(const ImageOptions& options) {
+  if (options.jpeg == "cpu" || !options.device.is_cuda()) {
+    return std::nullopt;
+  }
+  try {
+    const data::GpuDecoder probe(options.device);
+  } catch (const Error& missing) {
+    if (options.jpeg == "gpu") {
+      throw;
+    }
+    log::info("JPEG files are decoded on the CPU: {}", missing.sentence());
+    return std::nullopt;
+  }
+  return options.device;
 }
 
 // A damaged image of the training set is replaced, so that all workers keep the same number of
@@ -31,20 +62,23 @@ DatasetPair make_pair(const image::Sets& sets,
                       image::Recipe training,
                       const image::Recipe& plain) {
   training.augments = true;
+  const std::optional<torch::Device> gpu = choose_gpu(options);
   const bool skips = options.corrupt == "skip";
-  DatasetPair pair = {.train = data::image_files(
-                          sets.train,
-                          {.recipe = options.augments ? training : plain,
-                           .seed = options.seed,
-                           .damaged = skips ? data::Damaged::Replace : data::Damaged::Refuse}),
-                      .test = nullptr,
-                      .origin = sets.origin};
+  DatasetPair pair = {
+      .train = data::image_files(sets.train,
+                                 {.recipe = options.augments ? training : plain,
+                                  .seed = options.seed,
+                                  .damaged = skips ? data::Damaged::Replace : data::Damaged::Refuse,
+                                  .gpu = gpu}),
+      .test = nullptr,
+      .origin = sets.origin};
   if (sets.test != nullptr) {
     pair.test =
         data::image_files(sets.test,
                           {.recipe = plain,
                            .seed = options.seed,
-                           .damaged = skips ? data::Damaged::LeaveOut : data::Damaged::Refuse});
+                           .damaged = skips ? data::Damaged::LeaveOut : data::Damaged::Refuse,
+                           .gpu = gpu});
   }
   for (const image::ClassName& name : sets.train->classes()) {
     pair.classes.push_back(name.id);

@@ -76,6 +76,17 @@ std::optional<c10::Device> find_pinning_device(bool pin_memory) {
   return c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getDevice();
 }
 
+// A batch that a data set has decoded on a GPU was allocated on another stream. Without this, the
+// allocator could reuse its memory while the current stream still reads it.
+void record_use(const Batch& batch) {
+  for (const torch::Tensor& tensor : {batch.input, batch.target}) {
+    if (tensor.defined() && tensor.is_cuda()) {
+      tensor.record_stream(
+          c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(tensor.device()));
+    }
+  }
+}
+
 }  // namespace
 
 // A ring buffer with one place per prefetched batch; step s is in place s % prefetch.
@@ -138,6 +149,7 @@ class Loader::Pipeline {
     if (wakes_makers) {
       room_.notify_all();
     }
+    record_use(batch);
     return batch;
   }
 

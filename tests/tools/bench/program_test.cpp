@@ -226,5 +226,14 @@ TEST_F(Bench, SaysWhatItCannotDo) {
   refuse("allreduce --peer", 64, "lockstep-bench allreduce --workers 2 --peer");
 }
 
+TEST_F(Bench, DecodesOnAGpuOnlyIfThereIsOne) {
+  const os::CommandResult done = bench("loader --device cpu --jpeg gpu --images 4");
+
+  EXPECT_EQ(done.status.code, 64);
+  EXPECT_THAT(done.errors,
+              AllOf(HasSubstr("cannot decode JPEG files on a GPU: there is none, or --device cpu"),
+                    HasSubstr("--jpeg cpu")));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -3,15 +3,19 @@
 #include <gmock/gmock.h>
 #include <numeric>
 #include <set>
+#include <span>
 #include <string>
+#include <torch/cuda.h>
 #include <vector>
 
 #include "common/image/pack_writer.h"
+#include "common/image/sample.h"
 #include "common/image/store.h"
 #include "lockstep/datasets.h"
 #include "lockstep/loader.h"
 #include "support/image_set.h"
 #include "training/data/message_of.h"
+#include "training/data/sample_job.h"
 
 namespace lockstep {
 namespace {
@@ -259,6 +263,52 @@ TEST(ImageOptions, ThatMakeNoSenseAreRefused) {
             "  expected: refuse or skip\n"
             "  try:      --corrupt skip");
   EXPECT_THAT(message_of([&] { imagenet(nothing.path()); }), HasSubstr("74 cannot find"));
+}
+
+TEST(ImagesForAGpu, NeedAGpu) {
+  const TinyFolders folders(2, 2);
+
+  EXPECT_EQ(message_of([&] { tiny_imagenet(folders.path(), {.jpeg = "gpu"}); }),
+            "64 cannot decode JPEG files on a GPU: the training runs on the CPU\n"
+            "  asked: --jpeg gpu\n"
+            "  try:   --device cuda, or --jpeg auto");
+  EXPECT_THAT(message_of([&] { tiny_imagenet(folders.path(), {.jpeg = "tpu"}); }),
+              HasSubstr("invalid --jpeg 'tpu'"));
+  EXPECT_EQ(tiny_imagenet(folders.path(), {.jpeg = "auto"}).train->size(), 2);
+}
+
+TEST(ImagesForAGpu, NeedNvjpegUnlessTheCpuMayDecode) {
+  if (torch::cuda::is_available()) {
+    GTEST_SKIP() << "needs a machine without a GPU";
+  }
+  const TinyFolders folders(2, 2);
+  ImageOptions options{.device = torch::Device(torch::kCUDA, 0), .jpeg = "gpu"};
+
+  EXPECT_THAT(message_of([&] { tiny_imagenet(folders.path(), options); }),
+              HasSubstr("69 cannot decode JPEG files on a GPU: "));
+
+  options.jpeg = "auto";
+  EXPECT_EQ(tiny_imagenet(folders.path(), options).train->batch(first(2)).size(), 2);
+}
+
+// What a decoder on a GPU makes of it: luma of the full size is averaged, chroma with half as many
+// rows and columns by one step less.
+TEST(SampleJobs, DescribePlanesAsLibjpegReducesThem) {
+  image::Maker maker(image::Recipe{.size = 32, .resize = 32});
+  image::RenderPlan plan;
+  const std::string text = jpeg_text(101, 67, 0);
+  const auto file = std::as_bytes(std::span(text.data(), text.size()));
+  const auto header = maker.plan(file, 1, plan);
+  const kernels::SampleJob job = data::describe_job(header, plan);
+
+  EXPECT_EQ(header.coding, image::Coding::Yuv420);
+  EXPECT_EQ(plan.eighths, 4);
+  EXPECT_THAT((std::vector{job.planes[0].width, job.planes[0].height, job.planes[0].shift}),
+              ElementsAre(101, 67, 1));
+  EXPECT_THAT((std::vector{job.planes[1].width, job.planes[1].height, job.planes[1].shift}),
+              ElementsAre(51, 34, 0));
+  EXPECT_FALSE(job.halves_x || job.halves_y);
+  EXPECT_LE(job.left + job.width, 51);
 }
 
 }  // namespace

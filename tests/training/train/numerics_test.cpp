@@ -193,5 +193,18 @@ TEST(RecomputeFlag, IsRefusedByAProgramThatDoesNotAskForIt) {
                   "  try:       omit --recompute, or pass Session::recompute() to the model"));
 }
 
+TEST(JpegFlag, IsRefusedByAProgramThatDoesNotAskForIt) {
+  comm::Solo solo;
+  const os::TemporaryDirectory directory;
+  Recipe run;
+  run.flags.jpeg = "gpu";
+
+  EXPECT_THAT(
+      [&] { train_small(solo, directory.path(), run, CrossEntropy()); },
+      ThrowsMessage<Error>("cannot use --jpeg gpu: this program does not support it\n"
+                           "  asked: --jpeg gpu  (command line)\n"
+                           "  try:   omit --jpeg, or pass Session::jpeg() to the data set"));
+}
+
 }  // namespace
 }  // namespace lockstep

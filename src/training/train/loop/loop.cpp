@@ -68,6 +68,7 @@ Loop::Loop(SessionParts& session,
 // refer to its pieces.
 TrainResult Loop::run() {
   require_recompute_known();
+  require_jpeg_known();
   require_samples_to_test(task_);
   const StopRequest::Patience patience(session_.stop);
   std::optional<comm::OnSideStream> on_stream;
@@ -122,6 +123,14 @@ void Loop::require_recompute_known() const {
         fmt::format("cannot use {}: the model of this program does not support it", requested))
         .fact("requested", requested, is_of_file ? session_.flags.file->source : "command line")
         .hint(fmt::format("omit {}, or pass Session::recompute() to the model", requested));
+  }
+}
+
+void Loop::require_jpeg_known() const {
+  if (session_.flags.jpeg == "gpu" && !session_.asked_jpeg) {
+    throw Error(ExitCode::Usage, "cannot use --jpeg gpu: this program does not support it")
+        .fact("asked", "--jpeg gpu", "command line")
+        .hint("omit --jpeg, or pass Session::jpeg() to the data set");
   }
 }
 

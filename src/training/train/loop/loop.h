@@ -44,6 +44,7 @@ class Loop {
   using Clock = std::chrono::steady_clock;
 
   void require_recompute_known() const;
+  void require_jpeg_known() const;
   void resume();
   void change_batch(const CheckpointState& saved);
   void train_epoch();

@@ -169,6 +169,7 @@ std::optional<Flags> parse_flags(int argc,
     require_choice("--precision", *flags.precision, {"fp32", "bf16", "fp16", "fp8"});
   }
   require_choice("--cuda-graph", flags.cuda_graph, {"auto", "on", "off"});
+  require_choice("--jpeg", flags.jpeg, {"auto", "cpu", "gpu"});
   require_choice("--conv", flags.convolution, {"auto", "onednn", "im2col"});
   if (flags.strategy) {
     contract::parse_strategy(*flags.strategy);

@@ -81,6 +81,7 @@ struct Flags {
   std::string transport = "auto";    // see comm::JoinOptions
   std::string convolution = "auto";  // auto, onednn, im2col
   std::string cuda_graph = "auto";   // auto, on, off
+  std::string jpeg = "auto";         // auto, cpu, gpu
   std::optional<double> timeout;     // seconds
   std::optional<double> stall_warning;
   std::optional<std::string> loader_threads;  // a number, or auto

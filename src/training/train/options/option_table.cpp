@@ -194,6 +194,8 @@ constexpr auto kOptions = std::to_array<Option>({
      "Record a step as a CUDA graph and replay it: on, off, or auto (if possible) [auto]"},
     {{"--loader-threads,--num-workers", "COUNT", kMachine, &Flags::loader_threads},
      "Threads that prepare batches; 0: none; auto: from the allocated cores"},
+    {{"--jpeg", "NAME", kMachine, &Flags::jpeg},
+     "Decoder of JPEG files: cpu, gpu (nvJPEG), or auto (gpu if available) [auto]"},
     {{"--timeout", "SECONDS", kMachine, &Flags::timeout},
      "Maximum time to wait for other workers [600]"},
     {{"--stall-warning", "SECONDS", kMachine, &Flags::stall_warning},

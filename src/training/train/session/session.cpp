@@ -201,6 +201,11 @@ bool Session::recompute() const {
   return parts_->flags.recompute;
 }
 
+const std::string& Session::jpeg() const {
+  parts_->asked_jpeg = true;
+  return parts_->flags.jpeg;
+}
+
 void Session::say(const std::string& line) const {
   if (rank() == 0) {
     fmt::print("{}\n", line);

@@ -26,6 +26,7 @@ struct Session::Parts {
   int replicas = 1;              // in this process, including this one
   bool asked_recompute = false;  // the program queried --recompute
   bool asked_precision = false;  // the program queried --precision
+  bool asked_jpeg = false;       // the program queried --jpeg
   bool has_fitted = false;       // Trainer::fit was called
   Communicator* communicator = nullptr;
   torch::Device device = torch::kCPU;
