@@ -211,10 +211,11 @@ Sourced<Bind> read_binding(const Request& request, const HostEnvironment& here, 
   }
   const Bind bind = read_bind(*request.bind);
   if (bind == Bind::Gpu && mode == LaunchMode::Local && here.gpus == 0) {
-    throw Error(ExitCode::Usage, "cannot bind workers to GPUs: this node has no GPU")
-        .fact("asked", said(*request.bind, "--bind"), request.bind->source)
-        .fact("found", "no GPU", "/dev and CUDA_VISIBLE_DEVICES")
-        .hint("--bind core");
+    Error error(ExitCode::Usage, "cannot bind workers to GPUs: this node has no GPU");
+    error.fact("asked", said(*request.bind, "--bind"), request.bind->source);
+    add_missing_gpus(error, here);
+    error.hint("--bind core");
+    throw std::move(error);
   }
   return {bind, source_of(*request.bind, "--bind")};
 }
@@ -325,6 +326,9 @@ LaunchPlan make_plan(const Request& request, const HostEnvironment& here) {
           : from_default(30.0);
   read_supervision(plan, request);
   plan.bind = read_binding(request, here, plan.mode.value);
+  if (plan.mode.value == LaunchMode::Local && !here.no_gpus.empty()) {
+    plan.remarks.push_back("the workers have no GPU: " + here.no_gpus);
+  }
   read_output(plan, request, here);
   add_variables(plan, request, here);
   return plan;
