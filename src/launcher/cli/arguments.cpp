@@ -130,10 +130,19 @@ class Reader {
       result_.words.push_back(name_of(*option));
       return;
     }
-    if (option->get_expected_min() == 0 && !value) {  // an optional value must follow '='
+    if (option->get_expected_min() == 0 && !value && !is_word_next(*option)) {
       value = option->get_default_str();
     }
     take_value(*option, word.substr(0, equals), std::move(value));
+  }
+
+  // An optional value must follow '=', or the program would be taken for it. The exception is an
+  // option whose type is not a placeholder (DIR) but the word itself (mps).
+  bool is_word_next(const CLI::Option& option) const {
+    const std::string word = option.get_type_name();
+    const bool is_placeholder = std::any_of(
+        word.begin(), word.end(), [](char letter) { return letter >= 'A' && letter <= 'Z'; });
+    return !is_placeholder && at_ < words_.size() && words_[at_] == word;
   }
 
   // An empty value is rejected: it is almost always an unset shell variable (--nnodes "$N"), and

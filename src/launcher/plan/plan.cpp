@@ -51,6 +51,26 @@ void place_nodes(LaunchPlan& plan, LaunchTarget& target, const WorkerCounts& cou
   plan.worker_rule = counts.rule;
 }
 
+// Whether the agents start MPS. A task of another launcher replaces itself with the worker, so no
+// process remains that could stop the daemon.
+bool read_sharing(const Request& request, LaunchMode mode) {
+  if (!request.gpu_sharing || request.gpu_sharing->text == "time-slicing") {
+    return false;
+  }
+  const OptionValue& given = *request.gpu_sharing;
+  if (given.text != "mps") {
+    throw not_understood(given, "--share-gpus", "mps or time-slicing").hint("--share-gpus=mps");
+  }
+  if (mode == LaunchMode::Task) {
+    throw Error(ExitCode::Usage,
+                "cannot start MPS: each task becomes a worker, and no agent remains")
+        .fact("asked", said(given, "--share-gpus"), given.source)
+        .fact("found", "one task per worker", "another launcher")
+        .hint("start one task per node: srun --ntasks-per-node=1 lockstep run ...");
+  }
+  return true;
+}
+
 // settle() runs a second time here (the first time in on_hosts()): -np can have removed all hosts
 // but this one, and a run on this machine alone needs no ssh. --rdzv-id names the rendezvous of a
 // manual run. Under another launcher the name comes from that launcher, because it must be the same
@@ -68,6 +88,7 @@ void read_place(LaunchPlan& plan,
                     sizes.nodes ? sizes.nodes->source : target.mode.source};
   plan.rendezvous = target.rendezvous;
   plan.may_share_gpus = request.may_share_gpus;
+  plan.starts_mps = read_sharing(request, target.mode.value);
   if (!request.rdzv_id) {
     return;
   }

@@ -87,6 +87,7 @@ struct Request {
   bool is_local_rank_taken = false;   // the program declares the argument with argparse
   bool is_local_rank_dashed = false;  // the program accepts the spelling --local-rank only
   bool may_share_gpus = false;
+  Option gpu_sharing;  // mps or time-slicing
 
   // Output.
   Option log_dir;
