@@ -6,6 +6,7 @@
 // (NVML_ERROR_NOT_SUPPORTED) all lead to an absent value, never to an error.
 #include "common/cluster/nvml.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <fmt/format.h>
@@ -42,6 +43,15 @@ struct Calls {
         pcie(from.function<decltype(pcie)>("nvmlDeviceGetPcieThroughput")),
         fields(from.function<decltype(fields)>("nvmlDeviceGetFieldValues")),
         ecc(from.function<decltype(ecc)>("nvmlDeviceGetTotalEccErrors")),
+        mig_mode(from.function<decltype(mig_mode)>("nvmlDeviceGetMigMode")),
+        most_slices(from.function<decltype(most_slices)>("nvmlDeviceGetMaxMigDeviceCount")),
+        slice(from.function<decltype(slice)>("nvmlDeviceGetMigDeviceHandleByIndex")),
+        instance(from.function<decltype(instance)>("nvmlDeviceGetGpuInstanceId")),
+        attributes(from.function<decltype(attributes)>("nvmlDeviceGetAttributes_v2")),
+        make_gpm(from.function<decltype(make_gpm)>("nvmlGpmSampleAlloc")),
+        free_gpm(from.function<decltype(free_gpm)>("nvmlGpmSampleFree")),
+        take_gpm(from.function<decltype(take_gpm)>("nvmlGpmMigSampleGet")),
+        read_gpm(from.function<decltype(read_gpm)>("nvmlGpmMetricsGet")),
         make_set(from.function<decltype(make_set)>("nvmlEventSetCreate")),
         free_set(from.function<decltype(free_set)>("nvmlEventSetFree")),
         watch(from.function<decltype(watch)>("nvmlDeviceRegisterEvents")),
@@ -65,6 +75,15 @@ struct Calls {
   nvml::Result (*pcie)(nvml::Device, int, unsigned*);
   nvml::Result (*fields)(nvml::Device, int, nvml::FieldValue*);
   nvml::Result (*ecc)(nvml::Device, int, int, Count*);
+  nvml::Result (*mig_mode)(nvml::Device, unsigned*, unsigned*);
+  nvml::Result (*most_slices)(nvml::Device, unsigned*);
+  nvml::Result (*slice)(nvml::Device, unsigned, nvml::Device*);
+  nvml::Result (*instance)(nvml::Device, unsigned*);
+  nvml::Result (*attributes)(nvml::Device, nvml::Attributes*);
+  nvml::Result (*make_gpm)(nvml::GpmSample*);
+  nvml::Result (*free_gpm)(nvml::GpmSample);
+  nvml::Result (*take_gpm)(nvml::Device, unsigned, nvml::GpmSample);
+  nvml::Result (*read_gpm)(nvml::GpmMetrics*);
   nvml::Result (*make_set)(nvml::EventSet*);
   nvml::Result (*free_set)(nvml::EventSet);
   nvml::Result (*watch)(nvml::Device, Count, nvml::EventSet);
@@ -102,6 +121,13 @@ class Nvml::Driver {
   // The event set belongs to the library and must be freed before nvmlShutdown(). The library
   // itself is unloaded last, by the member library_.
   ~Driver() {
+    for (const Gpu& gpu : gpus_) {
+      for (const nvml::GpmSample sample : gpu.gpm) {
+        if (sample != nullptr && calls_.free_gpm != nullptr) {
+          calls_.free_gpm(sample);
+        }
+      }
+    }
     if (events_ != nullptr && calls_.free_set != nullptr) {
       calls_.free_set(events_);
     }
@@ -126,6 +152,9 @@ class Nvml::Driver {
     for (unsigned index = 0; index < count; ++index) {
       add(static_cast<int>(index));  // a GPU that has fallen off the bus does not hide the others
     }
+    if (gpus_.empty() && has_mig_) {
+      return "GPUs are in MIG mode, without a slice that this process can use";
+    }
     return gpus_.empty() ? "this process has no access to a GPU" : "";
   }
 
@@ -146,7 +175,12 @@ class Nvml::Driver {
   };
   struct Gpu {
     nvml::Device device = nullptr;
+    nvml::Device whole = nullptr;  // the GPU of a slice; otherwise `device`
+    unsigned instance = nvml::kNoInstance;
     contract::GpuSample known;  // constant values and the last XID
+    // Two samples of a slice, older first. The driver reports the utilization between them.
+    std::array<nvml::GpmSample, 2> gpm = {};
+    bool has_gpm = false;  // the older sample is taken
     std::map<unsigned, Counter> counters;
   };
 
@@ -160,19 +194,61 @@ class Nvml::Driver {
     if (calls_.handle(static_cast<unsigned>(index), &gpu.device) != nvml::kSuccess) {
       return;
     }
-    gpu.known.index = index;
-    gpu.known.uuid = find_text(calls_.uuid, gpu.device);
-    gpu.known.name = find_text(calls_.name, gpu.device);
-    if (const auto pci = find<nvml::PciInfo>(calls_.pci, gpu.device)) {
-      gpu.known.bus_id = std::begin(pci->bus_id);
-    }
+    gpu.whole = gpu.device;
     if (events_ == nullptr && calls_.make_set != nullptr) {
       calls_.make_set(&events_);
     }
     if (events_ != nullptr && calls_.watch != nullptr) {
       calls_.watch(gpu.device, nvml::kXidEvent, events_);
     }
-    gpus_.push_back(std::move(gpu));
+    unsigned mode_after_reset = 0;
+    unsigned mode = 0;
+    if (calls_.mig_mode != nullptr &&
+        calls_.mig_mode(gpu.device, &mode, &mode_after_reset) == nvml::kSuccess &&
+        mode == nvml::kMigOn) {
+      has_mig_ = true;
+      add_slices(gpu.device, index);
+    } else {
+      gpu.known.index = index + more_slices_;
+      describe_device(gpu);
+      gpus_.push_back(std::move(gpu));
+    }
+  }
+
+  void describe_device(Gpu& gpu) const {
+    gpu.known.uuid = find_text(calls_.uuid, gpu.device);
+    gpu.known.name = find_text(calls_.name, gpu.device);
+    if (const auto pci = find<nvml::PciInfo>(calls_.pci, gpu.whole)) {
+      gpu.known.bus_id = std::begin(pci->bus_id);
+    }
+  }
+
+  // The slices of a GPU in MIG mode, instead of the GPU. The maximum number of slices is also the
+  // number of compute slices of the GPU (7 for A100 to B200), which a large slice has several of.
+  void add_slices(nvml::Device whole, int index) {
+    const unsigned most = find<unsigned>(calls_.most_slices, whole).value_or(0);
+    int added = 0;
+    for (unsigned number = 0; number < most; ++number) {
+      const auto device = find<nvml::Device>(calls_.slice, whole, number);
+      if (!device) {
+        continue;  // free, or not visible to this process
+      }
+      Gpu gpu;
+      gpu.device = *device;
+      gpu.whole = whole;
+      gpu.instance = find<unsigned>(calls_.instance, *device).value_or(nvml::kNoInstance);
+      gpu.known.index = index + more_slices_ + added++;
+      gpu.known.slice_of = index;
+      if (const auto size = find<nvml::Attributes>(calls_.attributes, *device)) {
+        gpu.known.slice_share = std::min(1.0, size->compute_slices / static_cast<double>(most));
+      }
+      describe_device(gpu);
+      for (nvml::GpmSample& sample : gpu.gpm) {
+        sample = find<nvml::GpmSample>(calls_.make_gpm).value_or(nullptr);
+      }
+      gpus_.push_back(std::move(gpu));
+    }
+    more_slices_ += std::max(0, added - 1);
   }
 
   // Reads pending events; limited, so that a flood of events cannot block the sampler.
@@ -183,7 +259,10 @@ class Nvml::Driver {
                         calls_.wait(events_, &event, 0) == nvml::kSuccess;
          ++taken) {
       for (Gpu& gpu : gpus_) {
-        if (gpu.device == event.device && event.type == nvml::kXidEvent) {
+        const bool is_meant = gpu.whole == event.device &&
+                              (gpu.instance == event.gpu_instance || gpu.whole == gpu.device ||
+                               event.gpu_instance == nvml::kNoInstance);
+        if (is_meant && event.type == nvml::kXidEvent) {
           gpu.known.xid = static_cast<int64_t>(event.data);
         }
       }
@@ -193,15 +272,21 @@ class Nvml::Driver {
   // Units of NVML: percent, milliwatts, millijoules since the driver was loaded, degrees Celsius,
   // MHz.
   contract::GpuSample sample(Gpu& gpu, Clock::time_point now) {
-    const nvml::Device device = gpu.device;
+    const nvml::Device device = gpu.whole;
+    const double share = gpu.known.slice_share.value_or(1);
+    const bool is_slice = gpu.known.slice_of.has_value();
     contract::GpuSample sample = gpu.known;
-    if (const auto use = find<nvml::Utilization>(calls_.utilization, device)) {
+    add_memory(gpu.device, sample);
+    if (is_slice) {
+      add_slice_use(gpu, sample);
+    } else if (const auto use = find<nvml::Utilization>(calls_.utilization, device)) {
       sample.utilisation = use->gpu / 100.0;
       sample.memory_utilisation = use->memory / 100.0;
     }
-    add_memory(device, sample);
-    sample.power_watts = scaled(find<unsigned>(calls_.power, device), 1e-3);
-    sample.energy_joules = scaled(find<Count>(calls_.energy, device), 1e-3);
+    if (!is_slice || gpu.known.slice_share) {
+      sample.power_watts = scaled(find<unsigned>(calls_.power, device), share * 1e-3);
+      sample.energy_joules = scaled(find<Count>(calls_.energy, device), share * 1e-3);
+    }
     sample.temperature =
         scaled(find<unsigned>(calls_.temperature, device, nvml::kTemperatureGpu), 1);
     sample.sm_clock_mhz = scaled(find<unsigned>(calls_.clock, device, nvml::kClockSm), 1);
@@ -209,8 +294,37 @@ class Nvml::Driver {
     if (const auto errors = find<Count>(calls_.ecc, device, nvml::kUncorrected, nvml::kVolatile)) {
       sample.ecc_errors = static_cast<int64_t>(*errors);
     }
-    add_rates(gpu, sample, now);
+    if (!is_slice) {
+      add_rates(gpu, sample, now);  // of a slice they are not known
+    }
     return sample;
+  }
+
+  // nvmlDeviceGetUtilizationRates() is not available in MIG mode. GPUs before Hopper do not report
+  // the utilization of a slice at all.
+  void add_slice_use(Gpu& gpu, contract::GpuSample& sample) const {
+    auto& [older, newer] = gpu.gpm;
+    if (older == nullptr || newer == nullptr || calls_.take_gpm == nullptr ||
+        calls_.read_gpm == nullptr ||
+        calls_.take_gpm(gpu.whole, gpu.instance, newer) != nvml::kSuccess) {
+      return;
+    }
+    nvml::GpmMetrics use{};
+    use.version = nvml::kGpmVersion;
+    use.count = 2;
+    use.first = older;
+    use.second = newer;
+    use.metrics[0].metric = nvml::kGpmBusy;
+    use.metrics[1].metric = nvml::kGpmBandwidth;
+    if (gpu.has_gpm && calls_.read_gpm(&use) == nvml::kSuccess) {
+      const auto read = [](const nvml::GpmMetric& metric) {
+        return metric.result == nvml::kSuccess ? std::optional(metric.value / 100) : std::nullopt;
+      };
+      sample.utilisation = read(use.metrics[0]);
+      sample.memory_utilisation = read(use.metrics[1]);
+    }
+    std::swap(older, newer);
+    gpu.has_gpm = true;
   }
 
   // Memory used by programs, as nvidia-smi and DCGM report it: without the share that the driver
@@ -279,6 +393,8 @@ class Nvml::Driver {
   bool is_ready_ = false;
   nvml::EventSet events_ = nullptr;
   std::vector<Gpu> gpus_;
+  bool has_mig_ = false;
+  int more_slices_ = 0;  // devices in excess of the GPUs, because of slices
   std::optional<Clock::time_point> before_;
 };
 

@@ -10,9 +10,12 @@ namespace lockstep::cluster::nvml {
 
 using Result = int;
 inline constexpr Result kSuccess = 0;
+inline constexpr Result kNotSupported = 3;
+inline constexpr Result kNoPermission = 4;
 
 using Device = struct DeviceTag*;
 using EventSet = struct EventSetTag*;
+using GpmSample = struct GpmSampleTag*;
 
 // NOLINTBEGIN(modernize-avoid-c-arrays): the layout of NVML.
 struct PciInfo {
@@ -71,6 +74,45 @@ struct EventData {
   unsigned int compute_instance;
 };
 
+struct ProcessInfo {
+  unsigned int pid;
+  unsigned long long memory;
+  unsigned int gpu_instance;
+  unsigned int compute_instance;
+};
+
+// Of a MIG slice; of a whole GPU it is not reported.
+struct Attributes {
+  unsigned int multiprocessors;
+  unsigned int copy_engines;
+  unsigned int decoders;
+  unsigned int encoders;
+  unsigned int jpeg_engines;
+  unsigned int flow_engines;
+  unsigned int gpu_slices;
+  unsigned int compute_slices;
+  unsigned long long memory_mib;
+};
+
+// A performance metric between two samples of a GPU (GPM, since Hopper).
+struct GpmMetric {
+  unsigned int metric;
+  Result result;
+  double value;
+  char* short_name;
+  char* long_name;
+  char* unit;
+};
+
+// The array of nvml.h is longer, but the library reads only the first `count` elements.
+struct GpmMetrics {
+  unsigned int version;
+  unsigned int count;
+  GpmSample first;
+  GpmSample second;
+  GpmMetric metrics[2];  // NOLINT(modernize-avoid-c-arrays): the layout of NVML.
+};
+
 // The sizes and offsets of nvml.h on a 64-bit Linux.
 static_assert(sizeof(PciInfo) == 68 && offsetof(PciInfo, domain) == 16 &&
               offsetof(PciInfo, bus_id) == 36);
@@ -83,6 +125,18 @@ static_assert(sizeof(FieldValue) == 40 && offsetof(FieldValue, timestamp) == 8 &
 static_assert(sizeof(EventData) == 32 && offsetof(EventData, type) == 8 &&
               offsetof(EventData, gpu_instance) == 24);
 
+static_assert(sizeof(ProcessInfo) == 24 && offsetof(ProcessInfo, gpu_instance) == 16);
+static_assert(sizeof(Attributes) == 40 && offsetof(Attributes, memory_mib) == 32);
+static_assert(sizeof(GpmMetric) == 40 && offsetof(GpmMetric, value) == 8);
+static_assert(offsetof(GpmMetrics, first) == 8 && offsetof(GpmMetrics, metrics) == 24);
+
+inline constexpr int kProhibited = 2;  // compute modes
+inline constexpr int kExclusive = 3;
+inline constexpr unsigned int kMigOn = 1;
+inline constexpr unsigned int kNoInstance = ~0U;  // EventData::gpu_instance without MIG
+inline constexpr unsigned int kGpmVersion = 1;
+inline constexpr unsigned int kGpmBusy = 1;        // percent of time in which a kernel ran
+inline constexpr unsigned int kGpmBandwidth = 10;  // percent of the memory bandwidth
 inline constexpr int kTemperatureGpu = 0;
 inline constexpr int kClockSm = 1;
 inline constexpr int kClockMemory = 2;

@@ -74,6 +74,10 @@ class Writer {
   void field(const char* name, const T& value) {
     json_[name] = write(value);
   }
+  template <typename T>
+  void new_field(const char* name, const T& value) {
+    field(name, value);
+  }
 
   const Json& json() const { return json_; }
 
@@ -120,6 +124,13 @@ class Reader {
   template <typename T>
   void field(const char* name, T& value) {
     read(json_.at(name), value);
+  }
+  // Absent in files of older versions: `value` is then unchanged.
+  template <typename T>
+  void new_field(const char* name, T& value) {
+    if (json_.contains(name)) {
+      field(name, value);
+    }
   }
 
  private:
@@ -220,6 +231,7 @@ void visit_plan(Visitor& visitor, T& plan) {
   visitor.field("bind", plan.bind);
   visitor.field("role", plan.role);
   visitor.field("may_share_gpus", plan.may_share_gpus);
+  visitor.new_field("starts_mps", plan.starts_mps);
   visitor.field("output", plan.output);
   visitor.field("metrics", plan.metrics);
   visitor.field("sample_every_seconds", plan.sample_every_seconds);

@@ -141,6 +141,7 @@ struct LaunchPlan {
   Sourced<Bind> bind;
   Sourced<std::string> role;
   bool may_share_gpus = false;  // allows more workers than GPUs
+  bool starts_mps = false;      // each agent starts NVIDIA's MPS for its workers
   OutputRules output;
   std::vector<Metric> metrics;           // to extract from the output
   Sourced<double> sample_every_seconds;  // interval between node samples; 0: no samples

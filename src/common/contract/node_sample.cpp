@@ -23,6 +23,8 @@ void visit_optional(Gpu& gpu, Visit visit) {
   visit("memory_total_bytes", gpu.memory_total_bytes);
   visit("power_watts", gpu.power_watts);
   visit("energy_joules", gpu.energy_joules);
+  visit("slice_of", gpu.slice_of);
+  visit("slice_share", gpu.slice_share);
   visit("temperature", gpu.temperature);
   visit("sm_clock_mhz", gpu.sm_clock_mhz);
   visit("memory_clock_mhz", gpu.memory_clock_mhz);

@@ -9,9 +9,15 @@
 
 namespace lockstep::contract {
 
-// The state of a GPU. Values that its driver does not report are absent.
+// The state of a GPU, or of a MIG slice: a GPU in MIG mode is not sampled itself, its slices are.
+// Values that the driver does not report are absent. Temperature, clocks and errors of a slice are
+// those of its GPU.
 struct GpuSample {
-  int index = 0;  // as in nvidia-smi
+  int index = 0;  // as in nvidia-smi; with MIG, the number among all GPUs and slices
+  std::optional<int> slice_of = {};  // number of the GPU, as in nvidia-smi, if this is a slice
+  // Of a slice: fraction of the multiprocessors of its GPU. Power and energy are only measured for
+  // the whole GPU; those of the slice are estimated as this fraction.
+  std::optional<double> slice_share = {};
   std::string uuid = {};
   std::string name = {};
   std::string bus_id = {};

@@ -267,12 +267,20 @@ std::optional<DirectoryLock> DirectoryLock::find(const std::filesystem::path& di
   return DirectoryLock(std::move(file));
 }
 
-TemporaryDirectory::TemporaryDirectory(std::string_view prefix) {
+static std::filesystem::path temporary_parent() {
   std::error_code error;
-  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+  std::filesystem::path parent = std::filesystem::temp_directory_path(error);
   if (error) {
     refuse("create directory in", "TMPDIR", error.value());
   }
+  return parent;
+}
+
+TemporaryDirectory::TemporaryDirectory(std::string_view prefix)
+    : TemporaryDirectory(prefix, temporary_parent()) {}
+
+TemporaryDirectory::TemporaryDirectory(std::string_view prefix,
+                                       const std::filesystem::path& parent) {
   std::string name = (parent / fmt::format("{}-XXXXXX", prefix)).string();
   if (::mkdtemp(name.data()) == nullptr) {
     refuse("create directory", name, errno);

@@ -74,10 +74,12 @@ class DirectoryLock {
   Fd directory_;
 };
 
-// A new, empty directory; the destructor removes it recursively.
+// A new, empty directory that only this user can read, in `parent` or in TMPDIR; the destructor
+// removes it recursively.
 class TemporaryDirectory {
  public:
   explicit TemporaryDirectory(std::string_view prefix = "lockstep");
+  TemporaryDirectory(std::string_view prefix, const std::filesystem::path& parent);
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;

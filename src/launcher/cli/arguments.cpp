@@ -130,13 +130,26 @@ class Reader {
       result_.words.push_back(name_of(*option));
       return;
     }
-    // An optional value must follow '=' if the next word can be the program.
-    if (option->get_expected_min() == 0 && !value &&
-        (result_.chosen->get_prefix_command() || at_ >= words_.size() ||
-         words_[at_].starts_with('-'))) {
+    if (option->get_expected_min() == 0 && !value && !is_value_next(*option)) {
       value = option->get_default_str();
     }
     take_value(*option, word.substr(0, equals), std::move(value));
+  }
+
+  // Whether the next word is the value of an option whose value is optional. If the next word can
+  // be the program, the value must follow '='. The exception is an option whose type is not a
+  // placeholder (DIR) but the word itself (mps).
+  bool is_value_next(const CLI::Option& option) const {
+    if (at_ >= words_.size() || words_[at_].starts_with('-')) {
+      return false;
+    }
+    if (!result_.chosen->get_prefix_command()) {
+      return true;
+    }
+    const std::string word = option.get_type_name();
+    const bool is_placeholder = std::any_of(
+        word.begin(), word.end(), [](char letter) { return letter >= 'A' && letter <= 'Z'; });
+    return !is_placeholder && words_[at_] == word;
   }
 
   // An empty value is rejected: it is almost always an unset shell variable (--nnodes "$N"), and

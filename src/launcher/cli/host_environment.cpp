@@ -25,7 +25,9 @@ plan::HostEnvironment read_host_environment() {
   here.node = os::host_name();
   here.directory = std::filesystem::current_path().string();
   here.cores = cluster::granted_cores();
-  here.gpus = cluster::visible_gpus(here.environment);
+  const cluster::GpuDevices devices = cluster::list_gpu_devices(here.environment);
+  here.gpus = devices.count();
+  here.no_gpus = devices.fault;
   here.terminal_columns = os::find_terminal_columns(1);
   here.timestamp = os::local_timestamp();
   here.short_id = fmt::format("{:04x}", std::random_device()() & 0xffffU);

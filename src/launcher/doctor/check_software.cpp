@@ -106,6 +106,26 @@ void check_visible(Findings& findings, const GpuFacts& gpu) {
   findings.push_back(std::move(finding));
 }
 
+// The two ways in which several workers can use one GPU at the same time.
+void check_sharing(Findings& findings, const GpuFacts& gpu) {
+  if (!gpu.no_slices.empty()) {
+    Finding finding = of_gpus(Severity::Broken, "MIG", gpu.no_slices, "NVML");
+    finding.advice.emplace_back(
+        "request slices from Slurm (--gres=gpu:PROFILE:COUNT), or ask the administrators");
+    findings.push_back(std::move(finding));
+  } else if (gpu.slices > 0) {
+    findings.push_back(of_gpus(Severity::Ok, "MIG", plural(gpu.slices, "slice"), "NVML"));
+  }
+  if (!gpu.gpus.empty()) {
+    findings.push_back(of_gpus(Severity::Ok,
+                               "MPS",
+                               gpu.mps.empty()
+                                   ? "not installed: --share-gpus mps is not available"
+                                   : "installed: workers can share a GPU with --share-gpus mps",
+                               "nvidia-cuda-mps-control"));
+  }
+}
+
 // Without persistence mode the driver unloads when the last process closes the GPU, and each start
 // of a worker pays for its initialization.
 void check_health(Findings& findings, const GpuFacts& gpu) {
@@ -295,7 +315,7 @@ Findings check_gpus(const NodeFacts& node) {
   } else {
     findings.push_back(of_gpus(Severity::Ok, "devices", "none", "libnvidia-ml.so.1"));
   }
-  const int seen = static_cast<int>(gpu.gpus.size());
+  const int seen = std::max(static_cast<int>(gpu.gpus.size()), gpu.slices);
   if (seen > 0 && gpu.granted > 0 && seen < gpu.granted) {
     Finding finding = of_gpus(Severity::Warning,
                               "granted",
@@ -305,6 +325,7 @@ Findings check_gpus(const NodeFacts& node) {
     findings.push_back(std::move(finding));
   }
   check_visible(findings, gpu);
+  check_sharing(findings, gpu);
   check_health(findings, gpu);
   return findings;
 }

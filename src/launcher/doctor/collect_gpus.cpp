@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads GPU facts with NVML, the library of the driver. It is loaded at run time and never linked,
 // so the executable also runs on machines without a driver.
+#include <algorithm>
 #include <array>
 #include <fmt/format.h>
 
 #include "common/base/text.h"
 #include "common/cluster/gpus.h"
+#include "common/os/command.h"
 #include "common/os/library.h"
 #include "launcher/doctor/collect.h"
 
@@ -126,6 +128,13 @@ GpuFacts collect_gpus(const os::Environment& environment, const std::string& lib
   facts.is_visible_set = visible.has_value();
   facts.visible = visible.value_or("");
   facts.granted = count_granted(environment);
+  const cluster::GpuDevices devices = cluster::list_gpu_devices(without, {.nvml = library});
+  facts.slices = static_cast<int>(
+      std::count_if(devices.devices.begin(), devices.devices.end(), [](const auto& device) {
+        return device.is_slice();
+      }));
+  facts.no_slices = devices.fault;
+  facts.mps = os::find_program("nvidia-cuda-mps-control", environment).value_or("").string();
   return facts;
 }
 

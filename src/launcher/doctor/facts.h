@@ -57,8 +57,11 @@ struct GpuFacts {
   std::vector<GpuFact> gpus;
   int device_files = 0;  // /dev/nvidia0 ...
   bool is_visible_set = false;
-  std::string visible;  // CUDA_VISIBLE_DEVICES
-  int granted = -1;     // allocated by Slurm on this node
+  std::string visible;    // CUDA_VISIBLE_DEVICES
+  int granted = -1;       // allocated by Slurm on this node
+  int slices = 0;         // MIG slices that this user can use
+  std::string no_slices;  // why a GPU in MIG mode cannot be used
+  std::string mps;        // path of nvidia-cuda-mps-control
 };
 
 // A program or library. `version` is empty if it is installed but reports none.

@@ -38,7 +38,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuFacts,
                                    device_files,
                                    is_visible_set,
                                    visible,
-                                   granted)
+                                   granted,
+                                   slices,
+                                   no_slices,
+                                   mps)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SoftwareFact, version, where)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PythonFacts, python, torch, cuda, nccl, backends, fault)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SoftwareFacts, cuda, nccl, mpi, mpi_kind, libtorch, python)

@@ -136,13 +136,15 @@ constexpr auto kMetrics = std::to_array<Metric>({
 });
 
 // The first seven labels are those of dcgm-exporter, with its spelling; lockstep adds run, node and
-// rank. find_owner() is empty if ranks share the GPU, and an empty label is omitted.
+// rank. find_owner() is empty if ranks share the GPU, and an empty label is omitted. `gpu` and
+// `device` of a MIG slice are those of its GPU; UUID and modelName distinguish slices.
 MetricPage::Labels labels_of(const Snapshot& snapshot, const NodeView& node, const GpuSample& gpu) {
   const auto owner = find_owner(node, gpu.index);
-  return {{"gpu", std::to_string(gpu.index)},
+  const int whole = gpu.slice_of.value_or(gpu.index);
+  return {{"gpu", std::to_string(whole)},
           {"UUID", gpu.uuid},
           {"pci_bus_id", gpu.bus_id},
-          {"device", fmt::format("nvidia{}", gpu.index)},
+          {"device", fmt::format("nvidia{}", whole)},
           {"modelName", gpu.name},
           {"Hostname", node.sample.host},
           {"hpc_job", snapshot.job},

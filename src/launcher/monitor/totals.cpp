@@ -34,7 +34,12 @@ GpuTotals& gpu_of(HostTotals& host, const contract::GpuSample& gpu) {
 // missing on GPUs before Volta, and restarts at 0 when the driver is loaded again.
 void add_energy(GpuTotals& totals, const contract::GpuSample& gpu, double seconds) {
   const auto before = totals.last.energy_joules;
-  if (before && gpu.energy_joules && *gpu.energy_joules >= *before) {
+  const bool is_counted = before && gpu.energy_joules && *gpu.energy_joules >= *before;
+  if (is_counted && gpu.slice_share) {
+    totals.estimated_joules +=
+        *gpu.energy_joules - *before;  // a fraction of the counter of the GPU
+    totals.estimated_seconds += seconds;
+  } else if (is_counted) {
     totals.counted_joules += *gpu.energy_joules - *before;
     totals.counted_seconds += seconds;
   } else if (gpu.power_watts) {

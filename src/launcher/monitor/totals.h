@@ -58,7 +58,7 @@ struct GpuTotals {
   std::optional<int64_t> peak_memory_bytes = {};
   double counted_joules = 0;     // from the energy counter of the GPU
   double counted_seconds = 0;    // time in which the counter was available and was not reset
-  double estimated_joules = 0;   // power times time, for the remaining time
+  double estimated_joules = 0;   // power times time, for the remaining time; all of a MIG slice
   double estimated_seconds = 0;  // the remaining time
   double busy_seconds = 0;       // time with a utilization of at least a half and a known clock
   double slowed_seconds = 0;     // part of busy_seconds with a clock far below fastest_mhz

@@ -107,6 +107,7 @@ NodeSpec NodeSpecMaker::spec_of(int slot) const {
   spec.cores = mine.cores;
   spec.bind = plan_.bind.value;
   spec.gpus = plan_.nodes.at(static_cast<size_t>(mine.node)).gpus;
+  spec.starts_mps = plan_.starts_mps;
   spec.output = plan_.output;
   spec.metrics = plan_.metrics;
   spec.sample_every_seconds = plan_.sample_every_seconds.value;

@@ -49,6 +49,7 @@ struct NodeSpec {
   os::Environment variables;  // for every worker
   Bind bind = Bind::None;
   std::vector<int> gpus;
+  bool starts_mps = false;
   OutputRules output;
   std::vector<Metric> metrics;
   double sample_every_seconds = 0;              // 0: never

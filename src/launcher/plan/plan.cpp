@@ -51,6 +51,26 @@ void place_nodes(LaunchPlan& plan, LaunchTarget& target, const WorkerCounts& cou
   plan.worker_rule = counts.rule;
 }
 
+// Whether the agents start MPS. A task of another launcher replaces itself with the worker, so no
+// process remains that could stop the daemon.
+bool read_sharing(const Request& request, LaunchMode mode) {
+  if (!request.gpu_sharing || request.gpu_sharing->text == "time-slicing") {
+    return false;
+  }
+  const OptionValue& given = *request.gpu_sharing;
+  if (given.text != "mps") {
+    throw not_understood(given, "--share-gpus", "mps or time-slicing").hint("--share-gpus=mps");
+  }
+  if (mode == LaunchMode::Task) {
+    throw Error(ExitCode::Usage,
+                "cannot start MPS: each task becomes a worker, and no agent remains")
+        .fact("requested", said(given, "--share-gpus"), given.source)
+        .fact("found", "one task per worker", "another launcher")
+        .hint("start one task per node: srun --ntasks-per-node=1 lockstep run ...");
+  }
+  return true;
+}
+
 // settle() runs a second time here (the first time in on_hosts()): -np can have removed all hosts
 // but this one, and a run on this machine alone needs no ssh. --rdzv-id names the rendezvous of a
 // manual run. Under another launcher the name comes from that launcher, because it must be the same
@@ -68,6 +88,7 @@ void read_nodes_and_workers(LaunchPlan& plan,
                     sizes.nodes ? sizes.nodes->source : target.mode.source};
   plan.rendezvous = target.rendezvous;
   plan.may_share_gpus = request.may_share_gpus;
+  plan.starts_mps = read_sharing(request, target.mode.value);
   if (!request.rdzv_id) {
     return;
   }
@@ -212,10 +233,11 @@ Sourced<Bind> read_binding(const Request& request, const HostEnvironment& here, 
   }
   const Bind bind = read_bind(*request.bind);
   if (bind == Bind::Gpu && mode == LaunchMode::Local && here.gpus == 0) {
-    throw Error(ExitCode::Usage, "cannot bind workers to GPUs: this node has no GPU")
-        .fact("requested", said(*request.bind, "--bind"), request.bind->source)
-        .fact("found", "no GPU", "/dev and CUDA_VISIBLE_DEVICES")
-        .hint("--bind core");
+    Error error(ExitCode::Usage, "cannot bind workers to GPUs: this node has no GPU");
+    error.fact("requested", said(*request.bind, "--bind"), request.bind->source);
+    add_missing_gpus(error, here);
+    error.hint("--bind core");
+    throw std::move(error);
   }
   return {bind, source_of(*request.bind, "--bind")};
 }
@@ -326,6 +348,9 @@ LaunchPlan make_plan(const Request& request, const HostEnvironment& here) {
           : from_default(30.0);
   read_supervision(plan, request);
   plan.bind = read_binding(request, here, plan.mode.value);
+  if (plan.mode.value == LaunchMode::Local && !here.no_gpus.empty()) {
+    plan.remarks.push_back("the workers have no GPU: " + here.no_gpus);
+  }
   read_output(plan, request, here);
   add_variables(plan, request, here);
   return plan;

@@ -239,7 +239,9 @@ std::vector<Row> to_rows(const LaunchPlan& plan) {
   rows.push_back(to_row("restarts", std::to_string(plan.max_restarts.value), plan.max_restarts));
   add_requeue(rows, plan.requeue);
   if (plan.may_share_gpus) {
-    rows.push_back({"GPUs", "may be shared", "flag --share-gpus"});
+    rows.push_back({"GPUs",
+                    plan.starts_mps ? "may be shared; each agent starts MPS" : "may be shared",
+                    "flag --share-gpus"});
   }
   add_output(rows, plan);
   add_variables(rows, plan.variables);

@@ -87,6 +87,7 @@ struct Request {
   bool is_local_rank_taken = false;   // the program declares the argument with argparse
   bool is_local_rank_dashed = false;  // the program accepts the spelling --local-rank only
   bool may_share_gpus = false;
+  Option gpu_sharing;  // mps or time-slicing
 
   // Output.
   Option log_dir;
@@ -103,7 +104,8 @@ struct HostEnvironment {
   std::string node = "localhost";
   std::string directory = "/";  // current directory
   int cores = 1;
-  int gpus = 0;
+  int gpus = 0;         // GPUs, or slices of GPUs in MIG mode
+  std::string no_gpus;  // why a GPU in MIG mode cannot be used; empty: no such GPU
   std::optional<int> terminal_columns;
   std::string timestamp;     // 20240131-093000
   std::string short_id;      // distinguishes runs that start in the same second

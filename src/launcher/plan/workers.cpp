@@ -220,10 +220,11 @@ class Counter {
     const auto chosen = static_cast<int>(target_.hosts.front().gpus.size());
     const int gpus = chosen > 0 ? chosen : here_.gpus;
     if (rule == WorkerRule::Gpu && gpus == 0) {
-      throw Error(ExitCode::Usage, "cannot start one worker per GPU: this node has no GPU")
-          .fact("requested", said, sizes_.per_node->provenance.source)
-          .fact("found", "no GPU", "/dev and CUDA_VISIBLE_DEVICES")
-          .hint(fmt::format("{} cpu", sizes_.per_node->flag));
+      Error error(ExitCode::Usage, "cannot start one worker per GPU: this node has no GPU");
+      error.fact("requested", said, sizes_.per_node->provenance.source);
+      add_missing_gpus(error, here_);
+      error.hint(fmt::format("{} cpu", sizes_.per_node->flag));
+      throw std::move(error);
     }
     if (rule == WorkerRule::Gpu || (rule == WorkerRule::Auto && gpus > 0)) {
       add(gpus, {sizes_.per_node->source.kind, said + ", one per GPU"});
@@ -329,6 +330,16 @@ class Counter {
 };
 
 }  // namespace
+
+void add_missing_gpus(Error& error, const HostEnvironment& here) {
+  if (here.no_gpus.empty()) {
+    error.fact("found", "no GPU", "/dev and CUDA_VISIBLE_DEVICES");
+    return;
+  }
+  error.fact("found", here.no_gpus, "NVML");
+  error.hint("nvidia-smi -L lists slices; Slurm grants them with --gres=gpu:PROFILE:COUNT");
+  error.hint("root creates slices: nvidia-smi mig -lgip, then nvidia-smi mig -cgi ID -C");
+}
 
 WorkerCounts count_workers(const Request& request,
                            const HostEnvironment& here,

@@ -6,6 +6,7 @@
 #include "launcher/plan/launch_target.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/sizes.h"
+#include "lockstep/error.h"
 
 namespace lockstep::plan {
 
@@ -21,5 +22,8 @@ WorkerCounts count_workers(const Request& request,
                            const HostEnvironment& here,
                            const Sizes& sizes,
                            const LaunchTarget& target);
+
+// Adds to an error why this node has no GPU for a worker, and for MIG what to do.
+void add_missing_gpus(Error& error, const HostEnvironment& here);
 
 }  // namespace lockstep::plan

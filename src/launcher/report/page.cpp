@@ -195,6 +195,8 @@ std::string source_of(const Energy& energy) {
       return "power times time; the GPUs have no energy counter";
     case Energy::Source::Both:
       return "from the GPU energy counters; power times time where these failed";
+    case Energy::Source::Slices:
+      return "estimated: each MIG slice counts with its share of the energy of its GPU";
     case Energy::Source::None:
       break;
   }

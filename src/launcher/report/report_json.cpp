@@ -57,6 +57,8 @@ std::string_view name_of(Energy::Source source) {
       return "power";
     case Energy::Source::Both:
       return "counter and power";
+    case Energy::Source::Slices:
+      return "slices";
     case Energy::Source::None:
       break;
   }

@@ -72,7 +72,7 @@ struct Speed {
 
 struct Energy {
   double joules = 0;  // of all GPUs
-  enum class Source { None, Counter, Power, Both };
+  enum class Source { None, Counter, Power, Both, Slices };
   Source source = Source::None;
   std::optional<double> joules_per_sample = {};
 };

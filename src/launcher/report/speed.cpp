@@ -105,6 +105,7 @@ Energy measure_energy(const monitor::Snapshot& snapshot, const Speed& speed) {
   double estimated = 0;
   double counted_seconds = 0;
   double estimated_seconds = 0;
+  bool has_slices = false;
   for (const monitor::NodeView& node : snapshot.nodes) {
     for (const monitor::HostTotals& host : node.hosts) {
       for (const monitor::GpuTotals& gpu : host.gpus) {
@@ -112,11 +113,14 @@ Energy measure_energy(const monitor::Snapshot& snapshot, const Speed& speed) {
         estimated += gpu.estimated_joules;
         counted_seconds += gpu.counted_seconds;
         estimated_seconds += gpu.estimated_seconds;
+        has_slices = has_slices || gpu.last.slice_of.has_value();
       }
     }
   }
   Energy energy{.joules = counted + estimated};
-  if (counted_seconds > 0) {
+  if (has_slices && counted_seconds + estimated_seconds > 0) {
+    energy.source = Energy::Source::Slices;
+  } else if (counted_seconds > 0) {
     energy.source = estimated_seconds > 0 ? Energy::Source::Both : Energy::Source::Counter;
   } else if (estimated_seconds > 0) {
     energy.source = Energy::Source::Power;

@@ -251,7 +251,7 @@ std::optional<torch::Device> find_gpu(const LoaderBenchOptions& options, bool ha
   if (!has_gpu) {
     throw Error(ExitCode::Usage,
                 "cannot decode JPEG files on a GPU: there is none, or --device cpu")
-        .fact("asked", "--jpeg gpu", "command line")
+        .fact("requested", "--jpeg gpu", "command line")
         .hint("--jpeg cpu");
   }
   return torch::Device(torch::kCUDA, 0);

@@ -31,7 +31,7 @@ void check(const ImageOptions& options) {
   }
   if (options.jpeg == "gpu" && !options.device.is_cuda()) {
     throw Error(ExitCode::Usage, "cannot decode JPEG files on a GPU: the training runs on the CPU")
-        .fact("asked", "--jpeg gpu")
+        .fact("requested", "--jpeg gpu")
         .hint("--device cuda, or --jpeg auto");
   }
 }

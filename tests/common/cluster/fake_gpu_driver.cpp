@@ -12,7 +12,6 @@ using namespace lockstep::cluster::nvml;
 
 namespace {
 
-constexpr Result kNotSupported = 3;
 constexpr Result kTimeout = 10;
 constexpr Result kLost = 15;
 
@@ -20,8 +19,16 @@ FakeNvmlState state;
 char devices[16];
 char event_set;
 
+constexpr int kFirstSlice = 8;  // devices[8] and later are slices
+constexpr unsigned kMaxSlices = 7;
+constexpr unsigned kFirstInstance = 3;
+
 int number_of(Device device) {
   return static_cast<int>(reinterpret_cast<char*>(device) - devices);
+}
+
+bool is_slice(Device device) {
+  return number_of(device) >= kFirstSlice;
 }
 
 template <typename Value>
@@ -61,35 +68,42 @@ Result nvmlDeviceGetHandleByIndex_v2(unsigned index, Device* device) {
   return static_cast<int>(index) == state.lost_device ? kLost : kSuccess;
 }
 Result nvmlDeviceGetUUID(Device device, char* text, unsigned size) {
-  std::snprintf(text, size, "GPU-%d-uuid", number_of(device));
+  const int number = number_of(device);
+  std::snprintf(text,
+                size,
+                is_slice(device) ? "MIG-%d-uuid" : "GPU-%d-uuid",
+                is_slice(device) ? number - kFirstSlice : number);
   return kSuccess;
 }
-Result nvmlDeviceGetName(Device, char* text, unsigned size) {
-  std::snprintf(text, size, "NVIDIA Fake");
+Result nvmlDeviceGetName(Device device, char* text, unsigned size) {
+  std::snprintf(text, size, is_slice(device) ? "NVIDIA Fake MIG 2g.20gb" : "NVIDIA Fake");
   return kSuccess;
 }
 Result nvmlDeviceGetPciInfo_v3(Device device, PciInfo* info) {
   std::snprintf(info->bus_id, sizeof(info->bus_id), "00000000:%02X:00.0", number_of(device) + 0x1A);
   return kSuccess;
 }
-Result nvmlDeviceGetUtilizationRates(Device, Utilization* use) {
-  return tell(use, Utilization{93, 41});
+Result nvmlDeviceGetUtilizationRates(Device device, Utilization* use) {
+  return is_slice(device) ? kNotSupported : tell(use, Utilization{93, 41});
 }
 Result nvmlDeviceGetMemoryInfo(Device, Memory* memory) {
   return tell(memory, Memory{100'000, 60'000, 40'000});
 }
 // The version field contains the size of the structure that the caller expects.
-Result nvmlDeviceGetMemoryInfo_v2(Device, MemoryByUse* memory) {
+Result nvmlDeviceGetMemoryInfo_v2(Device device, MemoryByUse* memory) {
+  if (is_slice(device)) {
+    return tell(memory, MemoryByUse{memory->version, 20'000, 0, 15'000, 5'000});
+  }
   if (!state.has_reserved_memory || memory->version != kMemoryByUse) {
     return kNotSupported;
   }
   return tell(memory, MemoryByUse{memory->version, 100'000, 3'000, 60'000, 37'000});
 }
-Result nvmlDeviceGetPowerUsage(Device, unsigned* power) {
-  return tell(power, 612'500U);
+Result nvmlDeviceGetPowerUsage(Device device, unsigned* power) {
+  return is_slice(device) ? kNotSupported : tell(power, 612'500U);
 }
-Result nvmlDeviceGetTotalEnergyConsumption(Device, unsigned long long* energy) {
-  return tell(energy, 7'000'000ULL);
+Result nvmlDeviceGetTotalEnergyConsumption(Device device, unsigned long long* energy) {
+  return is_slice(device) ? kNotSupported : tell(energy, 7'000'000ULL);
 }
 Result nvmlDeviceGetTemperature(Device, int sensor, unsigned* temperature) {
   return tell(temperature, sensor == kTemperatureGpu ? 64U : 0U);
@@ -121,6 +135,70 @@ Result nvmlDeviceGetFieldValues(Device, int count, FieldValue* values) {
   }
   return kSuccess;
 }
+Result nvmlDeviceGetComputeMode(Device, int* mode) {
+  *mode = state.compute_mode;
+  return kSuccess;
+}
+Result nvmlDeviceGetComputeRunningProcesses_v3(Device, unsigned* count, ProcessInfo* processes) {
+  for (unsigned i = 0; i < state.processes; ++i) {
+    processes[i] = {.pid = 4711 + i, .memory = 1, .gpu_instance = 0, .compute_instance = 0};
+  }
+  *count = state.processes;
+  return kSuccess;
+}
+Result nvmlDeviceGetMinorNumber(Device device, unsigned* minor) {
+  return tell(minor, static_cast<unsigned>(number_of(device)));
+}
+Result nvmlDeviceGetMigMode(Device device, unsigned* now, unsigned* after_reset) {
+  *now = *after_reset = number_of(device) == state.mig_device ? kMigOn : 0;
+  return kSuccess;
+}
+Result nvmlDeviceGetMaxMigDeviceCount(Device, unsigned* count) {
+  *count = kMaxSlices;
+  return kSuccess;
+}
+Result nvmlDeviceGetMigDeviceHandleByIndex(Device, unsigned index, Device* slice) {
+  *slice = reinterpret_cast<Device>(devices + kFirstSlice + index);
+  return (state.slices >> index & 1U) != 0 ? kSuccess : state.missing_slice;
+}
+Result nvmlDeviceGetGpuInstanceId(Device slice, unsigned* instance) {
+  *instance = kFirstInstance + static_cast<unsigned>(number_of(slice) - kFirstSlice);
+  return kSuccess;
+}
+Result nvmlDeviceGetAttributes_v2(Device device, Attributes* attributes) {
+  if (!is_slice(device)) {
+    return kNotSupported;
+  }
+  *attributes = {.multiprocessors = 32,
+                 .copy_engines = 2,
+                 .decoders = 1,
+                 .encoders = 0,
+                 .jpeg_engines = 1,
+                 .flow_engines = 0,
+                 .gpu_slices = 2,
+                 .compute_slices = 2,
+                 .memory_mib = 20'000};
+  return kSuccess;
+}
+Result nvmlGpmSampleAlloc(GpmSample* sample) {
+  ++state.open_gpm;
+  *sample = reinterpret_cast<GpmSample>(devices + state.open_gpm);
+  return kSuccess;
+}
+Result nvmlGpmSampleFree(GpmSample) {
+  --state.open_gpm;
+  return kSuccess;
+}
+Result nvmlGpmMigSampleGet(Device, unsigned, GpmSample) {
+  return state.has_gpm ? kSuccess : kNotSupported;
+}
+Result nvmlGpmMetricsGet(GpmMetrics* use) {
+  for (unsigned i = 0; i < use->count; ++i) {
+    use->metrics[i].result = use->first != use->second ? kSuccess : kNotSupported;
+    use->metrics[i].value = use->metrics[i].metric == kGpmBusy ? 75 : 20;
+  }
+  return kSuccess;
+}
 Result nvmlEventSetCreate(EventSet* set) {
   ++state.open_sets;
   *set = reinterpret_cast<EventSet>(&event_set);
@@ -137,7 +215,11 @@ Result nvmlEventSetWait_v2(EventSet, EventData* event, unsigned) {
   if (state.xid == 0) {
     return kTimeout;
   }
-  *event = {reinterpret_cast<Device>(devices + state.xid_device), kXidEvent, state.xid, 0, 0};
+  *event = {reinterpret_cast<Device>(devices + state.xid_device),
+            kXidEvent,
+            state.xid,
+            state.xid_instance,
+            0};
   state.xid = 0;
   return kSuccess;
 }

@@ -13,7 +13,15 @@ struct FakeNvmlState {
   bool is_silent = false;           // reports no optional value
   unsigned long long sent = 1000;
   unsigned long long received = 2000;
-  unsigned long long xid = 0;  // 0: none pending
+  int mig_device = -1;          // in MIG mode
+  unsigned slices = 0b101;      // numbers of its slices, as a bit set
+  int missing_slice = 6;        // result for other numbers; 6: not found
+  bool has_gpm = true;          // utilization of slices, as on Hopper and newer
+  int open_gpm = 0;             // samples that are not freed
+  int compute_mode = 0;         // 3: exclusive
+  unsigned processes = 0;       // that use a GPU
+  unsigned xid_instance = ~0U;  // GPU instance of the event
+  unsigned long long xid = 0;   // 0: none pending
   int xid_device = 0;
   int inits = 0;
   int shutdowns = 0;

@@ -156,6 +156,76 @@ TEST_F(NvmlTest, SaysWhyThereAreNone) {
   EXPECT_THAT(Nvml("libc.so.6").sample(), IsEmpty());
 }
 
+TEST_F(NvmlTest, SamplesSlicesInsteadOfAGpuInMigMode) {
+  state().count = 3;
+  state().mig_device = 1;
+  Nvml nvml(LOCKSTEP_FAKE_NVML);
+
+  const auto now = Nvml::Clock::now();
+  nvml.sample(now);
+  const auto samples = nvml.sample(now + seconds(2));
+
+  ASSERT_EQ(samples.size(), 4U);
+  EXPECT_EQ(samples[0].uuid, "GPU-0-uuid");
+  EXPECT_EQ(samples[1].uuid, "MIG-0-uuid");
+  EXPECT_EQ(samples[2].uuid, "MIG-2-uuid") << "number 1 is free";
+  EXPECT_EQ(samples[3].uuid, "GPU-2-uuid");
+  for (int index = 0; index < 4; ++index) {
+    EXPECT_EQ(samples[static_cast<size_t>(index)].index, index);
+  }
+  const contract::GpuSample& slice = samples[2];
+  EXPECT_EQ(slice.name, "NVIDIA Fake MIG 2g.20gb");
+  EXPECT_EQ(slice.bus_id, samples[1].bus_id);
+  EXPECT_EQ(slice.slice_of, 1);
+  EXPECT_EQ(slice.memory_total_bytes, 20'000);
+  EXPECT_EQ(slice.memory_bytes, 5'000);
+  EXPECT_EQ(slice.utilisation, 0.75);
+  EXPECT_EQ(slice.memory_utilisation, 0.2);
+  EXPECT_EQ(slice.temperature, 64) << "of the GPU";
+  EXPECT_DOUBLE_EQ(slice.slice_share.value_or(0), 2.0 / 7);
+  EXPECT_DOUBLE_EQ(slice.power_watts.value_or(0), 612.5 * 2 / 7);
+  EXPECT_DOUBLE_EQ(slice.energy_joules.value_or(0), 7000.0 * 2 / 7);
+  EXPECT_EQ(slice.pcie_sent_bytes_per_second, std::nullopt) << "known for the whole GPU only";
+  EXPECT_EQ(samples[0].slice_of, std::nullopt);
+}
+
+TEST_F(NvmlTest, LeavesOutTheUtilizationOfSlicesBeforeHopper) {
+  state().mig_device = 0;
+  state().has_gpm = false;
+  Nvml nvml(LOCKSTEP_FAKE_NVML);
+
+  const contract::GpuSample slice = second_sample(nvml);
+
+  EXPECT_EQ(slice.utilisation, std::nullopt);
+  EXPECT_EQ(slice.memory_bytes, 5'000);
+}
+
+TEST_F(NvmlTest, KeepsTheXidOfTheSliceThatCausedIt) {
+  state().mig_device = 0;
+  Nvml nvml(LOCKSTEP_FAKE_NVML);
+  state().xid = 31;
+  state().xid_instance = 5;  // of slice 2
+
+  const auto samples = nvml.sample();
+
+  EXPECT_EQ(samples.at(0).xid, std::nullopt);
+  EXPECT_EQ(samples.at(1).xid, 31);
+}
+
+TEST_F(NvmlTest, SaysThatNoSliceCanBeUsed) {
+  state().mig_device = 0;
+  state().slices = 0;
+
+  EXPECT_THAT(Nvml(LOCKSTEP_FAKE_NVML).why_not(), HasSubstr("MIG mode"));
+}
+
+TEST_F(NvmlTest, GivesBackSamplesOfSlices) {
+  state().mig_device = 0;
+  { const Nvml nvml(LOCKSTEP_FAKE_NVML); }
+
+  EXPECT_EQ(state().open_gpm, 0);
+}
+
 TEST_F(NvmlTest, GivesBackWhatItTook) {
   { const Nvml nvml(LOCKSTEP_FAKE_NVML); }
 

@@ -143,6 +143,22 @@ TEST(RunOptions, HaveEverySwitch) {
   EXPECT_EQ(options.simulate->text, "2x3");
 }
 
+TEST(RunOptions, TakeTheWayOfSharingWithAndWithoutEqualsSign) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--share-gpus", "mps", "./train", "--x"},
+        std::vector<std::string>{"--share-gpus=mps", "./train", "--x"}}) {
+    const Read read_words = read(words);
+    EXPECT_TRUE(read_words.options.request.may_share_gpus);
+    EXPECT_EQ(read_words.options.request.gpu_sharing, typed("mps"));
+    EXPECT_THAT(read_words.program, ElementsAre("./train", "--x"));
+  }
+  const Read alone = read({"--share-gpus", "./train", "mps"});
+  EXPECT_TRUE(alone.options.request.may_share_gpus);
+  EXPECT_EQ(alone.options.request.gpu_sharing, typed("time-slicing"));
+  EXPECT_THAT(alone.program, ElementsAre("./train", "mps"));
+  EXPECT_THAT(read({"--share-gpus", "--", "mps"}).program, ElementsAre("mps"));
+}
+
 TEST(RunOptions, KeepTheWordsOfLists) {
   const Request request =
       request_of({"--env", "A=1", "-x", "HOME", "-xB=2", "--env=C=3=4", "-x", "D", "a"});

@@ -289,6 +289,22 @@ TEST(GpuCheck, ReadsTheVisibleOnes) {
   EXPECT_EQ(of_subject(check_gpus(node), "visible").severity, Severity::Ok);
 }
 
+TEST(GpuCheck, ReadsWhatIsThereForSeveralWorkersPerGpu) {
+  NodeFacts node = healthy_node("n1");
+  EXPECT_THAT(of_subject(check_gpus(node), "MPS").text, HasSubstr("installed"));
+  node.gpu.mps = "";
+  EXPECT_THAT(of_subject(check_gpus(node), "MPS").text, HasSubstr("not available"));
+
+  node.gpu.slices = 7;
+  node.gpu.granted = 7;
+  EXPECT_EQ(of_subject(check_gpus(node), "MIG").text, "7 slices");
+  EXPECT_EQ(of_subject(check_gpus(node), "MIG").severity, Severity::Ok);
+  node.gpu.slices = 0;
+  node.gpu.no_slices = "no permission to use the MIG slices of GPU 0";
+  expect_bad(
+      of_subject(check_gpus(node), "MIG"), Severity::Broken, "no permission", "--gres=gpu:PROFILE");
+}
+
 TEST(GpuCheck, ReportsErrorsAndASlowDriver) {
   NodeFacts node = healthy_node("n1");
   node.gpu.gpus[0].uncorrected_errors = 2;

@@ -33,7 +33,10 @@ inline doctor::NodeFacts healthy_node(const std::string& name, int number = 1) {
               .device_files = 1,
               .is_visible_set = false,
               .visible = "",
-              .granted = -1};
+              .granted = -1,
+              .slices = 0,
+              .no_slices = "",
+              .mps = "/usr/bin/nvidia-cuda-mps-control"};
   node.software.mpi = {.version = "4.1.4", .where = "/usr/bin/mpirun"};
   node.software.mpi_kind = "Open MPI";
   node.software.python = {.python = {.version = "3.11.2", .where = "/usr/bin/python3"},

@@ -306,6 +306,34 @@ TEST(MakePlan, TakesEveryValueWithItsSource) {
       ElementsAre("--ssh-identity-file keys/id is not needed: no host is started over ssh"));
 }
 
+TEST(MakePlan, StartsMpsWhenAsked) {
+  Request request = ask({"a"});
+  request.may_share_gpus = true;
+  EXPECT_FALSE(make_plan(request, quiet_machine()).starts_mps);
+  request.gpu_sharing = by_flag("time-slicing");
+  EXPECT_FALSE(make_plan(request, quiet_machine()).starts_mps);
+  request.gpu_sharing = by_flag("mps");
+
+  const LaunchPlan plan = make_plan(request, quiet_machine());
+
+  EXPECT_TRUE(plan.starts_mps);
+  EXPECT_THAT(describe(plan), HasSubstr("may be shared; each agent starts MPS"));
+  EXPECT_EQ(contract::parse_plan(contract::to_json(plan)), plan);
+}
+
+TEST(MakePlan, RefusesMpsThatNoAgentCouldStop) {
+  Request request = ask({"a"});
+  request.may_share_gpus = true;
+  request.gpu_sharing = by_flag("mps");
+  EXPECT_THAT([&] { make_plan(request, under_mpirun(4, 4, 0)); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("cannot start MPS: each task becomes a worker"),
+                                         HasSubstr("srun --ntasks-per-node=1"))));
+  request.gpu_sharing = by_flag("mpss");
+  EXPECT_THAT([&] { make_plan(request, quiet_machine()); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("cannot understand --share-gpus 'mpss'"),
+                                         HasSubstr("mps or time-slicing"))));
+}
+
 TEST(MakePlan, PutsStreamsIntoTheRunDirectoryByDefault) {
   Request request = ask({"a"});
   request.tee = by_flag("3");

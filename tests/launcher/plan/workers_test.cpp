@@ -217,6 +217,22 @@ TEST(Workers, DoNotOutnumberGpusUnlessAsked) {
   EXPECT_THAT(counts_for(ask({"a"}), job), ElementsAre(4, 4)) << "without GPUs on purpose";
 }
 
+TEST(Workers, OneForEachGpuNeedASliceOfAGpuInMigMode) {
+  HostEnvironment here = quiet_machine();
+  here.no_gpus = "no permission to use the MIG slices of GPU 0";
+  Request request = ask({"a"});
+  request.nproc_per_node = by_flag("gpu");
+  expect_refused(request,
+                 here,
+                 "cannot start one worker per GPU: this node has no GPU",
+                 {"no permission to use the MIG slices of GPU 0  (NVML)",
+                  "--gres=gpu:PROFILE:COUNT",
+                  "nvidia-smi mig -cgi"});
+  request.nproc_per_node = by_flag("2");
+  EXPECT_THAT(make_plan(request, here).remarks,
+              ElementsAre("the workers have no GPU: no permission to use the MIG slices of GPU 0"));
+}
+
 TEST(Workers, OfDeepspeedAreTheGpus) {
   HostEnvironment here = quiet_machine();
   Request request = ask({"a"});

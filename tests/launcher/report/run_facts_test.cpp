@@ -83,6 +83,18 @@ TEST(RunFacts, MeasureSpeedAndEnergy) {
   EXPECT_THAT(facts.energy.joules_per_sample, near(8 * 400 * 60 / (590 * 64.0)));
 }
 
+TEST(RunFacts, SayThatTheEnergyOfSlicesIsEstimated) {
+  Training shape;
+  shape.gpu_sample = [](contract::GpuSample& gpu, int, int second) {
+    gpu.slice_of = 0;
+    gpu.slice_share = 1.0 / 8;
+    gpu.energy_joules = 50 * second;
+  };
+  const RunFacts facts = FakeTraining(shape).facts();
+  EXPECT_EQ(facts.energy.source, Energy::Source::Slices);
+  EXPECT_DOUBLE_EQ(facts.energy.joules, 8 * 50 * 60);
+}
+
 TEST(RunFacts, TakeEnergyFromPowerWhereThereIsNoCounter) {
   Training shape;
   shape.gpu_sample = [](contract::GpuSample& gpu, int, int) {

@@ -60,6 +60,28 @@ TEST_F(RequireProgram, SaysWhatIsNotInPath) {
               ThrowsMessage<Error>(HasSubstr("python3 not found")));
 }
 
+TEST(PlaceWorkers, GivesEachItsOwnSlice) {
+  plan::NodeSpec spec;
+  spec.workers = 3;
+
+  const auto devices = place_workers(spec, {{"CUDA_VISIBLE_DEVICES", "MIG-a,MIG-b"}});
+
+  ASSERT_EQ(devices.size(), 3U);
+  EXPECT_EQ(devices[0].gpus, "MIG-a");
+  EXPECT_EQ(devices[1].gpus, "MIG-b");
+  EXPECT_EQ(devices[2].gpus, "MIG-a") << "shared in turn";
+}
+
+TEST(PlaceWorkers, LeavesWholeGpusToTheWorkersUnlessTheyAreBound) {
+  plan::NodeSpec spec;
+  spec.workers = 2;
+  const os::Environment environment = {{"CUDA_VISIBLE_DEVICES", "3,5"}};
+  EXPECT_EQ(place_workers(spec, environment).at(1).gpus, "");
+
+  spec.bind = plan::Bind::Gpu;
+  EXPECT_EQ(place_workers(spec, environment).at(1).gpus, "5");
+}
+
 TEST(KeepAddresses, LeavesThoseThatAreMeant) {
   Join join;
   join.addresses = {{.interface = "mgmt0", .text = "10.11.0.1"},

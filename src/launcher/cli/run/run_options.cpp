@@ -418,6 +418,24 @@ void add_views(CLI::App& app, RunOptions& options) {
       ->group("Output");
 }
 
+// --share-gpus alone is time slicing: the driver lets the workers take turns.
+void add_gpu_sharing(CLI::App& app, Request& request) {
+  app.add_option_function<std::string>(
+         "--share-gpus",
+         [&request](const std::string& text) {
+           request.may_share_gpus = true;
+           request.gpu_sharing =
+               plan::OptionValue{.text = text, .source = "command line", .flag = ""};
+         },
+         "Allow more workers than GPUs on a node; they take turns on a GPU, or with mps use it at "
+         "the same time (NVIDIA's Multi-Process Service)")
+      ->expected(0, 1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->type_name("mps")
+      ->default_str("time-slicing")
+      ->group("Workers");
+}
+
 }  // namespace
 
 void add_run_options(CLI::App& app, RunOptions& options) {
@@ -433,8 +451,7 @@ void add_run_options(CLI::App& app, RunOptions& options) {
                    "NAME[=VALUE]",
                    "Set an environment variable for every worker; NAME alone passes on its current "
                    "value; can be repeated");
-  app.add_flag("--share-gpus", request.may_share_gpus, "Allow more workers than GPUs on a node")
-      ->group("Workers");
+  add_gpu_sharing(app, request);
   declare.add(node_options(), "Nodes");
   declare.add(host_options(request.dialect), "Nodes");
   app.add_flag("--standalone", request.is_standalone, "Use only this machine, even in a Slurm job")

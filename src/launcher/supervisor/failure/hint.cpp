@@ -58,6 +58,14 @@ constexpr auto kCertain = std::to_array<Said>({
     {"gpu-sick",
      {"uncorrectable ECC error", "GPU has fallen off the bus", "CUDA error: unspecified launch"},
      "use another node: this GPU is faulty (nvidia-smi -q); notify the administrators"},
+    {"gpu-not-shared",
+     {"device(s) is/are busy or unavailable",
+      "devices are busy or unavailable",
+      "MPS client failed to connect",
+      "MPS server is not ready"},
+     "nvidia-smi -q -d COMPUTE,PIDS: another user holds the GPU in exclusive mode, or its MPS "
+     "server "
+     "failed; use another GPU"},
     {"gpu-too-new-or-old",
      {"no kernel image is available for execution on the device"},
      "build the program for this GPU: nvidia-smi --query-gpu=compute_cap --format=csv"},

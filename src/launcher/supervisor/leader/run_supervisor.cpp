@@ -205,6 +205,10 @@ void RunSupervisor::take_reports() {
       write_faults_.take(unwritten->sentence);
       continue;
     }
+    if (const auto* said = std::get_if<Said>(&report)) {
+      display_.say(said->text);  // of the local agent; output of its workers needs no message
+      continue;
+    }
     // The Leader may judge the attempt at any Stopped, and compares its progress with the last one.
     if (std::holds_alternative<Stopped>(report)) {
       leader_.set_progress(contract::find_saved_step(directory_));

@@ -55,7 +55,7 @@ Join NodeAgent::offer(const std::optional<ProbeSecret>& secret) {
   join.name = os::host_name();
   join.machine = os::machine_identity();
   join.cores = cluster::granted_cores();
-  join.gpus = cluster::visible_gpus(options_.environment);
+  join.gpus = cluster::list_gpu_devices(options_.environment).count();
   if (secret) {
     secret_ = secret;
     join.addresses = cluster::list_addresses();

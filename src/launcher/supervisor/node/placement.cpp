@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -169,6 +170,9 @@ void keep_addresses(Join& join, const std::string& wanted) {
 // --share-gpus spreads them evenly. Without --bind gpu each worker sees all of them and selects its
 // own by LOCAL_RANK, as programs for torchrun expect.
 //
+// With MIG, each worker sees its slice only, whatever --bind says: a process can use one slice, and
+// CUDA would give all workers the first.
+//
 // A UUID in CUDA_VISIBLE_DEVICES has no number; such a worker gets cores without regard to the NUMA
 // node of its GPU.
 std::vector<WorkerDevices> place_workers(const plan::NodeSpec& spec,
@@ -179,17 +183,26 @@ std::vector<WorkerDevices> place_workers(const plan::NodeSpec& spec,
     visible.push_back(std::to_string(gpu));
   }
   const auto set = os::find_variable(environment, "CUDA_VISIBLE_DEVICES");
-  if (visible.empty() && set) {
+  const cluster::GpuDevices found =
+      visible.empty() ? cluster::list_gpu_devices(environment) : cluster::GpuDevices();
+  if (visible.empty() && set && !found.has_slices()) {
     visible = split(*set, ',');
   }
-  for (int gpu = 0; visible.empty() && gpu < cluster::visible_gpus(environment); ++gpu) {
-    visible.push_back(std::to_string(gpu));
+  std::map<std::string, int> numbers;
+  if (visible.empty()) {
+    for (const cluster::GpuDevice& device : found.devices) {
+      visible.push_back(device.name);
+      numbers[device.name] = device.gpu;
+    }
   }
   std::vector<int> gpu_of_worker;
   for (size_t i = 0; i < devices.size(); ++i) {
     const std::string own = visible.empty() ? "" : visible[i % visible.size()];
-    gpu_of_worker.push_back(static_cast<int>(find_integer(own).value_or(-1)));
-    if (spec.bind == plan::Bind::Gpu && !visible.empty()) {
+    const auto number = numbers.find(own);
+    gpu_of_worker.push_back(number != numbers.end()
+                                ? number->second
+                                : static_cast<int>(find_integer(own).value_or(-1)));
+    if ((spec.bind == plan::Bind::Gpu || found.has_slices()) && !visible.empty()) {
       devices[i].gpus = own;
     } else if (!spec.gpus.empty()) {
       devices[i].gpus = join(visible, ",");

@@ -15,7 +15,9 @@
 //     +------- becomes the parent (subreaper) ------+
 //
 // Invariant: all children of this process belong to the group (launch.cpp). os::reap_strangers()
-// and os::kill_all_children() act on all children and rely on it.
+// and os::kill_all_children() act on all children and rely on it. The MPS daemon is one of them,
+// and therefore new in every attempt, which is useful: a worker that crashes can leave its server
+// in a state in which it rejects new clients.
 #include "launcher/supervisor/node/worker_group.h"
 
 #include <algorithm>
@@ -83,6 +85,7 @@ WorkerGroup::~WorkerGroup() {
     reactor_.forget(fork_server_->fd());
     reactor_.forget(handover_.number());
   }
+  mps_.reset();  // before its process is collected with the other children
   if (!is_over_) {
     kill();
     os::kill_all_children(kCleanUpTime);
@@ -98,6 +101,7 @@ WorkerGroup::~WorkerGroup() {
 void WorkerGroup::start() {
   const plan::NodeSpec& spec = options_.spec;
   executable_ = require_program(spec.command, options_.environment);
+  start_mps();
   const contract::RunDirectory run(spec.first.run_directory);
   os::make_directories(run.log(spec.first.attempt, 0).parent_path());
   workers_.reserve(static_cast<size_t>(spec.workers));
@@ -137,6 +141,31 @@ void WorkerGroup::start() {
   }
   watch_streams();
   report_(Started{.attempt = spec.first.attempt});
+}
+
+// Variables of the spec have precedence over those of the agent and of the user, so that the
+// workers find this daemon.
+void WorkerGroup::start_mps() {
+  plan::NodeSpec& spec = options_.spec;
+  if (!spec.starts_mps) {
+    return;
+  }
+  os::Environment environment = options_.environment;
+  for (const auto& [name, value] : spec.variables) {
+    environment.insert_or_assign(name, value);
+  }
+  mps_ = std::make_unique<MpsDaemon>(environment);
+  for (const auto& [name, value] : mps_->variables()) {
+    spec.variables.insert_or_assign(name, value);
+  }
+  if (mps_->found()) {
+    report_(Said{.rank = -1,
+                 .stream = Stream::Err,
+                 .is_status = false,
+                 .text = fmt::format("{}: using the MPS daemon that runs already ({})",
+                                     spec.first.node,
+                                     mps_->found()->string())});
+  }
 }
 
 void WorkerGroup::listen(Worker& worker) {
@@ -305,6 +334,9 @@ void WorkerGroup::reap_orphans() {
       known.push_back(worker.pid());
     }
   }
+  if (mps_ && mps_->pid()) {
+    known.push_back(*mps_->pid());
+  }
   os::reap_strangers(known);
 }
 
@@ -415,6 +447,9 @@ void WorkerGroup::end_when_empty() {
     return;
   }
   if (!drain_until_) {
+    if (mps_) {
+      mps_->stop();
+    }
     left_behind_ = os::kill_all_children(kCleanUpTime);
     drain_until_ = Clock::now() + kDrainTime;
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "launcher/plan/node_spec.h"
 #include "launcher/supervisor/console/line_sink.h"
 #include "launcher/supervisor/failure/failure.h"
+#include "launcher/supervisor/node/mps_daemon.h"
 #include "launcher/supervisor/node/placement.h"
 #include "launcher/supervisor/node/worker.h"
 #include "launcher/supervisor/protocol/messages.h"
@@ -72,6 +74,7 @@ class WorkerGroup {
   std::vector<cluster::WatchedWorker> watched() const;
 
  private:
+  void start_mps();
   void start_one(Worker& worker, const WorkerDevices& devices);
   void start_fork_server();
   void listen(Worker& worker);
@@ -91,6 +94,7 @@ class WorkerGroup {
   LineSink& sink_;
   Report report_;
   std::string executable_;
+  std::unique_ptr<MpsDaemon> mps_;
   std::vector<Worker> workers_;
   std::map<int, std::optional<std::string>> visible_gpus_;  // by rank
   std::map<ProcessId, os::ExitStatus> statuses_;

@@ -129,7 +129,7 @@ void Loop::require_recompute_known() const {
 void Loop::require_jpeg_known() const {
   if (session_.flags.jpeg == "gpu" && !session_.asked_jpeg) {
     throw Error(ExitCode::Usage, "cannot use --jpeg gpu: this program does not support it")
-        .fact("asked", "--jpeg gpu", "command line")
+        .fact("requested", "--jpeg gpu", "command line")
         .hint("omit --jpeg, or pass Session::jpeg() to the data set");
   }
 }
