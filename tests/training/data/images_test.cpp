@@ -270,8 +270,8 @@ TEST(ImagesForAGpu, NeedAGpu) {
 
   EXPECT_EQ(message_of([&] { tiny_imagenet(folders.path(), {.jpeg = "gpu"}); }),
             "64 cannot decode JPEG files on a GPU: the training runs on the CPU\n"
-            "  asked: --jpeg gpu\n"
-            "  try:   --device cuda, or --jpeg auto");
+            "  requested: --jpeg gpu\n"
+            "  try:       --device cuda, or --jpeg auto");
   EXPECT_THAT(message_of([&] { tiny_imagenet(folders.path(), {.jpeg = "tpu"}); }),
               HasSubstr("invalid --jpeg 'tpu'"));
   EXPECT_EQ(tiny_imagenet(folders.path(), {.jpeg = "auto"}).train->size(), 2);

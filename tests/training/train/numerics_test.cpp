@@ -202,8 +202,8 @@ TEST(JpegFlag, IsRefusedByAProgramThatDoesNotAskForIt) {
   EXPECT_THAT(
       [&] { train_small(solo, directory.path(), run, CrossEntropy()); },
       ThrowsMessage<Error>("cannot use --jpeg gpu: this program does not support it\n"
-                           "  asked: --jpeg gpu  (command line)\n"
-                           "  try:   omit --jpeg, or pass Session::jpeg() to the data set"));
+                           "  requested: --jpeg gpu  (command line)\n"
+                           "  try:       omit --jpeg, or pass Session::jpeg() to the data set"));
 }
 
 }  // namespace
