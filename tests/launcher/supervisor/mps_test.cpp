@@ -13,7 +13,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-const std::string kScripts = LOCKSTEP_SOURCE_DIR "/tests/launcher/supervisor/scripts/";
+const std::string kMpsScripts = LOCKSTEP_SOURCE_DIR "/tests/launcher/supervisor/scripts/";
 
 class Mps : public ::testing::Test {
  protected:
@@ -27,7 +27,7 @@ class Mps : public ::testing::Test {
 
   void install() {
     std::filesystem::create_directories(launcher.path("bin"));
-    std::filesystem::create_symlink(kScripts + "fake_mps_control.sh",
+    std::filesystem::create_symlink(kMpsScripts + "fake_mps_control.sh",
                                     launcher.path("bin/nvidia-cuda-mps-control"));
     launcher.environment["PATH"] =
         launcher.path("bin").string() + ":" + launcher.environment["PATH"];
@@ -38,7 +38,7 @@ class Mps : public ::testing::Test {
     std::vector<std::string> all = {"run", "--nproc-per-node", "2", "--run-dir", "run"};
     all.insert(all.end(), {"--grace", "0.2", "--share-gpus", "mps"});
     all.insert(all.end(), options.begin(), options.end());
-    all.insert(all.end(), {kScripts + "mps_worker.sh", what});
+    all.insert(all.end(), {kMpsScripts + "mps_worker.sh", what});
     return all;
   }
 

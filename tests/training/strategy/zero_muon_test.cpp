@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/muon.h"
-#include "support/gang.h"
+#include "support/run_workers.h"
 #include "support/tally.h"
 #include "training/comm/solo.h"
 #include "training/strategy/trained.h"
@@ -55,7 +55,7 @@ TEST_P(MuonUnderZero, TrainsAsOneProcessDoes) {
     }
     const torch::Tensor wanted = train_with_muon(*make_strategy("single", solo), all);
     for (const bool overlaps : {false, true}) {
-      gang(workers, [&](Communicator& comm) {
+      run_workers(workers, [&](Communicator& comm) {
         Tally tally(comm, overlaps);
         const auto strategy = make_strategy("deepspeed", tally, {.zero = stage(GetParam())});
         const torch::Tensor found = train_with_muon(*strategy, {comm.rank()});
@@ -70,7 +70,7 @@ TEST_P(MuonUnderZero, TrainsAsOneProcessDoes) {
 // A worker whose shard contains no piece of a matrix, and a matrix without a gradient, still take
 // part in the collectives.
 TEST_P(MuonUnderZero, LeavesAMatrixAloneThatNoWorkerUses) {
-  gang(4, [](Communicator& comm) {
+  run_workers(4, [](Communicator& comm) {
     Spared model;
     model.uses_spare = false;
     const torch::Tensor before = model.spare->weight.detach().clone();
@@ -87,7 +87,7 @@ TEST_P(MuonUnderZero, LeavesAMatrixAloneThatNoWorkerUses) {
 }
 
 TEST(ZeroMuon, PartitionsTheMomentum) {
-  gang(2, [](Communicator& comm) {
+  run_workers(2, [](Communicator& comm) {
     Spared model;
     const auto muon = make_optimizer(model, {.name = "muon", .lr = 0.02});
     const auto strategy = make_strategy("deepspeed", comm, {.zero = stage(2)});
