@@ -87,7 +87,8 @@ double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_n
 std::vector<double> learning_rates(torch::optim::Optimizer& optimizer);
 void set_learning_rates(torch::optim::Optimizer& optimizer, const std::vector<double>& rates);
 
-// Sets both betas in all groups of adam, adamw or lamb. Has no effect on other optimizers.
+// Sets both betas in all groups of adam, adamw, lamb or muon (there for AdamW). Has no effect on
+// other optimizers.
 void set_betas(torch::optim::Optimizer& optimizer, double beta1, double beta2);
 
 // How the learning rate is scaled with the world size (--scale-lr). The default is None.

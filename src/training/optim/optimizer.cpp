@@ -260,6 +260,8 @@ void set_betas(torch::optim::Optimizer& optimizer, double beta1, double beta2) {
       adamw->betas(both);
     } else if (auto* lamb = dynamic_cast<LambOptions*>(&options)) {
       lamb->betas(both);
+    } else if (auto* muon = dynamic_cast<MuonOptions*>(&options)) {
+      muon->betas(both);  // of the groups that AdamW updates; the others ignore them
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/lamb.h"
+#include "lockstep/muon.h"
 
 namespace lockstep::train {
 namespace {
@@ -243,12 +244,14 @@ TEST_F(DeepspeedFlags, MakeEachOfTheSchedules) {
 
 TEST(SetBetas, ReachesOptimizersThatHaveSome) {
   const std::vector<torch::Tensor> parameters = {torch::zeros({1}, torch::requires_grad())};
-  for (const char* name : {"adam", "adamw", "lamb", "sgd"}) {
+  for (const char* name : {"adam", "adamw", "lamb", "muon", "sgd"}) {
     const auto optimizer = make_optimizer(parameters, {.name = name});
     set_betas(*optimizer, 0.5, 0.75);
     torch::optim::OptimizerOptions& options = optimizer->param_groups().front().options();
     if (const auto* lamb = dynamic_cast<LambOptions*>(&options)) {
       EXPECT_EQ(lamb->betas(), std::make_tuple(0.5, 0.75));
+    } else if (const auto* muon = dynamic_cast<MuonOptions*>(&options)) {
+      EXPECT_EQ(muon->betas(), std::make_tuple(0.5, 0.75));
     } else if (const auto* adam = dynamic_cast<torch::optim::AdamOptions*>(&options)) {
       EXPECT_EQ(adam->betas(), std::make_tuple(0.5, 0.75));
     }
