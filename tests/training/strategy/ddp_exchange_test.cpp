@@ -199,7 +199,7 @@ TEST(DdpExchange, NamesWhatChangesUnderAStaticGraph) {
                   "  requested: --static-graph  (command line)\n"
                   "  changed:   'spare."),
               ::testing::EndsWith(
-                  "  try:     --find-unused-parameters instead of --static-graph"))));
+                  "  try:       --find-unused-parameters instead of --static-graph"))));
     });
   }
 }
