@@ -139,7 +139,7 @@ TEST(Checkpoints, SurviveAFullDisk) {
                            "  free:     6[0-9][0-9].* KiB  ." +
                            root.string() +
                            ".\n"
-                           "  kept:   the previous checkpoint, step-00000001, is untouched\n"
+                           "  kept:     the previous checkpoint, step-00000001, is untouched\n"
                            "left: step-00000001 \nlatest: 1"));
 }
 
