@@ -63,6 +63,7 @@ std::vector<std::string> device_names(const os::Environment& environment, int gp
     return valid_names(*visible);
   }
   std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(std::max(gpus, 0)));
   for (int gpu = 0; gpu < gpus; ++gpu) {
     names.push_back(std::to_string(gpu));
   }
@@ -114,16 +115,15 @@ GpuDevices list_gpu_devices(const os::Environment& environment, const GpuSources
   int plain = 0;
   for (const std::string& name : device_names(environment, std::max(plugged, to_int(mig.size())))) {
     const int gpu = find_gpu(name, mig);
+    const bool is_slice = name.starts_with("MIG-");
     const bool is_known = gpu >= 0 && gpu < to_int(mig.size());
-    if (name.starts_with("MIG-")) {
-      found.devices.push_back({.name = name, .gpu = gpu});
-    } else if (is_known && mig[static_cast<size_t>(gpu)].is_on) {
+    if (!is_slice && is_known && mig[static_cast<size_t>(gpu)].is_on) {
       const MigGpu& whole = mig[static_cast<size_t>(gpu)];
       for (const std::string& slice : whole.slices) {
         found.devices.push_back({.name = slice, .gpu = gpu});
       }
       found.fault = found.fault.empty() ? whole.fault : found.fault;
-    } else if (++plain <= plugged) {
+    } else if (is_slice || ++plain <= plugged) {
       found.devices.push_back({.name = name, .gpu = gpu});
     }
   }

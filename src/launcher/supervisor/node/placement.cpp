@@ -165,10 +165,45 @@ void keep_addresses(Join& join, const std::string& wanted) {
   join.addresses = std::move(kept);
 }
 
+namespace {
+
+// The GPUs or MIG slices of a node, as names for CUDA_VISIBLE_DEVICES.
+struct VisibleGpus {
+  std::vector<std::string> names;
+  std::map<std::string, int> numbers;  // GPU of a name that is not a number itself
+  bool has_slices = false;
+};
+
 // GPUs come from the first source that has any: devices that the plan selects (--include of
-// deepspeed), CUDA_VISIBLE_DEVICES, all GPUs of the node. Workers take them round-robin, so that
-// --share-gpus spreads them evenly. Without --bind gpu each worker sees all of them and selects its
-// own by LOCAL_RANK, as programs for torchrun expect.
+// deepspeed), CUDA_VISIBLE_DEVICES, all GPUs of the node. MIG slices replace the GPUs in the last
+// two.
+VisibleGpus list_visible(const plan::NodeSpec& spec, const os::Environment& environment) {
+  VisibleGpus visible;
+  for (const int gpu : spec.gpus) {
+    visible.names.push_back(std::to_string(gpu));
+  }
+  if (!visible.names.empty()) {
+    return visible;
+  }
+  const cluster::GpuDevices found = cluster::list_gpu_devices(environment);
+  visible.has_slices = found.has_slices();
+  if (const auto set = os::find_variable(environment, "CUDA_VISIBLE_DEVICES");
+      set && !found.has_slices()) {
+    visible.names = split(*set, ',');
+  }
+  if (visible.names.empty()) {
+    for (const cluster::GpuDevice& device : found.devices) {
+      visible.names.push_back(device.name);
+      visible.numbers[device.name] = device.gpu;
+    }
+  }
+  return visible;
+}
+
+}  // namespace
+
+// Workers take GPUs round-robin, so that --share-gpus spreads them evenly. Without --bind gpu each
+// worker sees all of them and selects its own by LOCAL_RANK, as programs for torchrun expect.
 //
 // With MIG, each worker sees its slice only, whatever --bind says: a process can use one slice, and
 // CUDA would give all workers the first.
@@ -178,34 +213,18 @@ void keep_addresses(Join& join, const std::string& wanted) {
 std::vector<WorkerDevices> place_workers(const plan::NodeSpec& spec,
                                          const os::Environment& environment) {
   std::vector<WorkerDevices> devices(static_cast<size_t>(spec.workers));
-  std::vector<std::string> visible;
-  for (const int gpu : spec.gpus) {
-    visible.push_back(std::to_string(gpu));
-  }
-  const auto set = os::find_variable(environment, "CUDA_VISIBLE_DEVICES");
-  const cluster::GpuDevices found =
-      visible.empty() ? cluster::list_gpu_devices(environment) : cluster::GpuDevices();
-  if (visible.empty() && set && !found.has_slices()) {
-    visible = split(*set, ',');
-  }
-  std::map<std::string, int> numbers;
-  if (visible.empty()) {
-    for (const cluster::GpuDevice& device : found.devices) {
-      visible.push_back(device.name);
-      numbers[device.name] = device.gpu;
-    }
-  }
+  const VisibleGpus visible = list_visible(spec, environment);
   std::vector<int> gpu_of_worker;
   for (size_t i = 0; i < devices.size(); ++i) {
-    const std::string own = visible.empty() ? "" : visible[i % visible.size()];
-    const auto number = numbers.find(own);
-    gpu_of_worker.push_back(number != numbers.end()
+    const std::string own = visible.names.empty() ? "" : visible.names[i % visible.names.size()];
+    const auto number = visible.numbers.find(own);
+    gpu_of_worker.push_back(number != visible.numbers.end()
                                 ? number->second
                                 : static_cast<int>(find_integer(own).value_or(-1)));
-    if ((spec.bind == plan::Bind::Gpu || found.has_slices()) && !visible.empty()) {
-      devices[i].gpus = own;
+    if (spec.bind == plan::Bind::Gpu || visible.has_slices) {
+      devices[i].gpus = own;  // empty without a GPU
     } else if (!spec.gpus.empty()) {
-      devices[i].gpus = join(visible, ",");
+      devices[i].gpus = join(visible.names, ",");
     }
   }
   if (spec.bind != plan::Bind::None) {
