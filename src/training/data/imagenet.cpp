@@ -37,8 +37,8 @@ void check(const ImageOptions& options) {
   }
 }
 
-// ResNet-50 on an H200 trains with 6,700 images/s decoded by nvJPEG, because the scaling kernels
-// take time from training, and with about 7,500 decoded by 16 cores, of which each decodes 680.
+// Measured with ResNet-50 on an H200: 6,700 images/s from nvJPEG, about 7,500 from 16 cores, of
+// which each decodes 680 (docs/results/images_h200_202611.md).
 constexpr int kCoresThatDecodeFaster = 10;
 
 // The GPU that decodes. A decoder is created to find out whether nvJPEG works: here, and not on a
