@@ -30,6 +30,7 @@ constexpr std::chrono::seconds kPatience(30);
 constexpr std::chrono::seconds kAnswerTime(5);
 constexpr const char* kGidIndex = "NCCL_IB_GID_INDEX";
 constexpr const char* kMasterPort = "MASTER_PORT";
+constexpr const char* kLibuv = "USE_LIBUV";
 
 // MASTER_PORT of the user; 0: none. An empty MASTER_PORT counts as not set: scripts reset variables
 // in this way.
@@ -175,9 +176,12 @@ std::vector<std::string> interfaces_of(const JobRendezvous& rendezvous) {
 // NCCL accepts a list: "=a,b" matches the interfaces exactly, and each node uses the one that it
 // has. Gloo and Horovod accept one name only and stay unset. Open MPI accepts a network in CIDR
 // notation, which is the same on all nodes.
-void add_interface(OrderedVariables& variables, const JobRendezvous& rendezvous) {
+void add_worker_variables(OrderedVariables& variables,
+                          const JobRendezvous& rendezvous,
+                          int world_size) {
   contract::WorkerSpec worker;
   worker.nodes = static_cast<int>(rendezvous.nodes.size());
+  worker.world_size = world_size;
   worker.interface = common_interface(rendezvous);
   worker.roce_gid_index = common_gid(rendezvous);
   worker.horovod_port = rendezvous.port;  // the Horovod variable is only set with a port
@@ -195,6 +199,7 @@ void add_interface(OrderedVariables& variables, const JobRendezvous& rendezvous)
     add(std::string(name));
   }
   add(kGidIndex);
+  add(kLibuv);
   if (rendezvous.nodes.size() > 1) {
     const std::string& open_mpi = worker.interface.empty() ? rendezvous.network : worker.interface;
     if (!open_mpi.empty()) {
@@ -221,6 +226,13 @@ JobRendezvous choose_rendezvous(const plan::LaunchPlan& plan,
   }
 }
 
+// The workers of the job as far as it is known: other launchers can start several in each task.
+int least_workers(const JobRendezvous& rendezvous, const os::Environment& environment) {
+  constexpr int kMost = 1'000'000;
+  const int nodes = static_cast<int>(rendezvous.nodes.size());
+  return std::max(nodes, contract::find_number(environment, "SLURM_NTASKS", 1, kMost).value_or(1));
+}
+
 // A value of the user wins, even an empty one, except for MASTER_ADDR and MASTER_PORT: torchrun and
 // torch.distributed fail with an empty address. LOCKSTEP_NODES and LOCKSTEP_ADDRESSES are results
 // and always replaced.
@@ -233,7 +245,7 @@ OrderedVariables variables_of(const JobRendezvous& rendezvous, const os::Environ
   }
   OrderedVariables variables = {{"MASTER_ADDR", rendezvous.nodes.front().address},
                                 {kMasterPort, std::to_string(rendezvous.port)}};
-  add_interface(variables, rendezvous);
+  add_worker_variables(variables, rendezvous, least_workers(rendezvous, environment));
   for (auto& [name, value] : variables) {
     const auto set = os::find_variable(environment, name);
     const bool is_master = name.starts_with("MASTER_");

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/doctor/job_rendezvous.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
+#include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -34,6 +37,7 @@ TEST(JobRendezvous, IsSaidToEveryLibrary) {
             "export NCCL_SOCKET_IFNAME==fab0\n"
             "export TP_SOCKET_IFNAME=fab0\n"
             "export HOROVOD_GLOO_IFACE=fab0\n"
+            "export USE_LIBUV=0\n"
             "export OMPI_MCA_btl_tcp_if_include=fab0\n"
             "export OMPI_MCA_oob_tcp_if_include=fab0\n"
             "export LOCKSTEP_NODES='n1 n2'\n"
@@ -47,6 +51,7 @@ TEST(JobRendezvous, OfOneNodeNeedsNoInterface) {
               ElementsAre(Pair("MASTER_ADDR", "127.0.0.1"),
                           Pair("MASTER_PORT", "23456"),
                           Pair("HOROVOD_GLOO_IFACE", "lo"),
+                          Pair("USE_LIBUV", "0"),
                           Pair("LOCKSTEP_NODES", "n1"),
                           Pair("LOCKSTEP_ADDRESSES", "127.0.0.1")));
 }
@@ -76,6 +81,18 @@ TEST(JobRendezvous, ReportsTheGidThatAllNodesHave) {
   rendezvous.nodes[1].roce_gid = 5;
   EXPECT_THAT(doctor::variables_of(rendezvous, {}), Not(Contains(Key("NCCL_IB_GID_INDEX"))));
   EXPECT_THAT(doctor::remarks_on(rendezvous), ElementsAre(HasSubstr("RoCE GIDs")));
+}
+
+TEST(JobRendezvous, LeavesLibuvOnInLargeJobs) {
+  const std::pair<std::string, std::string> disabled("USE_LIBUV", "0");
+  const auto has = [&](const os::Environment& environment) {
+    const auto variables = doctor::variables_of(two_nodes(), environment);
+    return std::count(variables.begin(), variables.end(), disabled) == 1;
+  };
+  EXPECT_TRUE(has({{"SLURM_NTASKS", "1024"}}));
+  EXPECT_FALSE(has({{"SLURM_NTASKS", "1025"}}));
+  EXPECT_THAT(doctor::variables_of(two_nodes(), {{"USE_LIBUV", "1"}}),
+              Contains(Pair("USE_LIBUV", "1")));
 }
 
 TEST(JobRendezvous, IsJsonForPrograms) {
