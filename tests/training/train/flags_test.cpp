@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
+#include "training/train/options/defaults.h"
 
 namespace lockstep::train {
 namespace {
@@ -406,6 +407,11 @@ TEST(Flags, AreExplainedByGroups) {
                            "Exit codes"}) {
     EXPECT_THAT(help, HasSubstr(text));
   }
+}
+
+TEST(ProcessVariables, GiveEachStreamAHardwareQueueUnlessSet) {
+  EXPECT_EQ(process_variables({}), (os::Environment{{"CUDA_DEVICE_MAX_CONNECTIONS", "32"}}));
+  EXPECT_TRUE(process_variables({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}}).empty());
 }
 
 }  // namespace

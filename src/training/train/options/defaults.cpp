@@ -88,4 +88,13 @@ Defaults set_defaults(const os::Environment& environment, int local_world_size) 
   return defaults;
 }
 
+// CUDA distributes the streams of a process to 8 hardware queues by default. Work in a queue waits
+// for all earlier work there, also for that of other streams. nvJPEG creates 14 streams for each
+// decoder, so some of them would wait for the CUDA graph of the whole step. 32 is the maximum.
+os::Environment process_variables(const os::Environment& environment) {
+  os::Environment variables = {{"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
+  std::erase_if(variables, [&](const auto& each) { return environment.contains(each.first); });
+  return variables;
+}
+
 }  // namespace lockstep::train

@@ -24,4 +24,8 @@ struct Defaults {
 // the user (OMP_NUM_THREADS, MALLOC_...) take precedence.
 Defaults set_defaults(const os::Environment& environment, int local_world_size);
 
+// Variables of this process that must be set before CUDA is initialized and before the first
+// thread. Values of `environment` have priority.
+os::Environment process_variables(const os::Environment& environment);
+
 }  // namespace lockstep::train

@@ -227,15 +227,18 @@ void run_replicas(Start start, const std::function<void(Session&)>& body) {
 
 }  // namespace
 
-// Order at start: fork before any thread; then the signal mask, which threads inherit; then
-// everything else. `stop` and `watch` are declared outside the try block, because report_failure()
-// uses them to explain a failure of a session that has been destroyed by then.
+// Order at start: fork before any thread; then variables; then the signal mask, which threads
+// inherit; then everything else. `stop` and `watch` are declared outside the try block, because
+// report_failure() uses them to explain a failure of a session that has been destroyed by then.
 int run(int argc, char** argv, const Program& program, const std::function<void(Session&)>& body) {
   cluster::Placement placement;
   std::optional<train::StopRequest> stop;
   std::unique_ptr<comm::StallWatch> watch;
   try {
     train::accept_fork_offer(os::environment());
+    for (const auto& [name, value] : train::process_variables(os::environment())) {
+      os::set_variable(name, value);
+    }
     stop.emplace();
     const os::Environment environment = os::environment();
     placement = cluster::read_placement(environment);
