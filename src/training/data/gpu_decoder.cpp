@@ -271,6 +271,10 @@ GpuDecoder::GpuDecoder(torch::Device device) {
 
 GpuDecoder::~GpuDecoder() = default;
 
+bool GpuDecoder::is_hardware() const {
+  return state_->is_hardware;
+}
+
 c10::Stream GpuDecoder::stream() const {
   return state_->stream;
 }

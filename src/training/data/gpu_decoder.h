@@ -39,6 +39,10 @@ class GpuDecoder {
   // Returns the places of the files that nvJPEG cannot decode.
   std::vector<int64_t> decode(std::span<const GpuJpeg> jpegs, const torch::Tensor& output);
 
+  // Whether the GPU has a decoder of its own. Otherwise nvJPEG computes on the multiprocessors,
+  // which training uses as well.
+  bool is_hardware() const;
+
   // The stream of this decoder. `output` must be allocated on it.
   c10::Stream stream() const;
 

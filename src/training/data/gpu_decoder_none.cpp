@@ -25,6 +25,10 @@ std::vector<int64_t> GpuDecoder::decode(std::span<const GpuJpeg> /*jpegs*/,
   return {};
 }
 
+bool GpuDecoder::is_hardware() const {
+  return false;
+}
+
 c10::Stream GpuDecoder::stream() const {
   return c10::Stream(c10::Stream::DEFAULT, torch::kCPU);
 }

@@ -3,7 +3,10 @@
 
 #include <atomic>
 #include <c10/core/StreamGuard.h>
+#include <condition_variable>
 #include <fmt/format.h>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,64 +28,71 @@ namespace {
 
 // The decoder and buffers of one thread.
 struct Workspace {
-  Workspace(const image::Recipe& recipe, std::optional<torch::Device> on) : maker(recipe) {
-    if (on) {
-      gpu = std::make_unique<GpuDecoder>(*on);
-    }
-  }
+  explicit Workspace(const image::Recipe& recipe) : maker(recipe) {}
 
   image::Maker maker;
   std::vector<std::byte> file;
-
-  std::unique_ptr<GpuDecoder> gpu;  // may be null
   std::vector<std::vector<std::byte>> gpu_files;
   std::vector<GpuJpeg> gpu_jpegs;
 };
 
-// Workspaces that are not in use. There are never more of them than threads that created batches at
-// the same time. Thread-safe.
-class Workspaces {
+// Objects that threads borrow. Created when needed, at most `limit` of them; then take() waits.
+// Thread-safe.
+template <typename T>
+class Pool {
  public:
-  Workspaces(const image::Recipe& recipe, std::optional<torch::Device> gpu)
-      : recipe_(recipe), gpu_(gpu) {}
+  Pool(std::function<std::unique_ptr<T>()> create, int limit)
+      : create_(std::move(create)), unused_(limit) {}
 
-  // Borrows a workspace; the destructor returns it.
+  // Borrows an object; the destructor returns it.
   class Lease {
    public:
-    explicit Lease(Workspaces& owner) : owner_(owner), mine_(owner.take()) {}
+    explicit Lease(Pool& owner) : owner_(owner), mine_(owner.take()) {}
     ~Lease() { owner_.give_back(std::move(mine_)); }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
 
-    Workspace& operator*() const { return *mine_; }
+    T& operator*() const { return *mine_; }
+    T* operator->() const { return mine_.get(); }
 
    private:
-    Workspaces& owner_;
-    std::unique_ptr<Workspace> mine_;
+    Pool& owner_;
+    std::unique_ptr<T> mine_;
   };
 
  private:
-  std::unique_ptr<Workspace> take() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!idle_.empty()) {
-        std::unique_ptr<Workspace> one = std::move(idle_.back());
-        idle_.pop_back();
-        return one;
-      }
+  // An object is created without the lock, because a decoder takes milliseconds.
+  std::unique_ptr<T> take() {
+    std::unique_lock lock(mutex_);
+    returned_.wait(lock, [this] { return !idle_.empty() || unused_ > 0; });
+    if (!idle_.empty()) {
+      std::unique_ptr<T> one = std::move(idle_.back());
+      idle_.pop_back();
+      return one;
     }
-    return std::make_unique<Workspace>(recipe_, gpu_);
+    --unused_;
+    lock.unlock();
+    try {
+      return create_();
+    } catch (...) {
+      lock.lock();
+      ++unused_;
+      returned_.notify_one();
+      throw;
+    }
   }
 
-  void give_back(std::unique_ptr<Workspace> one) {
+  void give_back(std::unique_ptr<T> one) {
     const std::lock_guard lock(mutex_);
     idle_.push_back(std::move(one));
+    returned_.notify_one();
   }
 
-  const image::Recipe recipe_;
-  const std::optional<torch::Device> gpu_;
+  const std::function<std::unique_ptr<T>()> create_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Workspace>> idle_;
+  std::condition_variable returned_;
+  int unused_;  // objects that may still be created
+  std::vector<std::unique_ptr<T>> idle_;
 };
 
 // The samples that could not be decoded. Thread-safe.
@@ -125,12 +135,22 @@ class CpuSamples {
 
 // The state that the views of a data set for different epochs share.
 struct Source {
+  // On an H200, two decoders are as fast as the GPU decodes, and more are slower: each has 14
+  // streams, and CUDA has 32 queues for them.
+  static constexpr int kMaxGpuDecoders = 2;
+
   Source(image::StorePtr from, const ImageFilesOptions& with)
-      : store(std::move(from)), options(with), workspaces(with.recipe, with.gpu) {}
+      : store(std::move(from)),
+        options(with),
+        workspaces([this] { return std::make_unique<Workspace>(options.recipe); },
+                   std::numeric_limits<int>::max()),
+        gpu_decoders([this] { return std::make_unique<GpuDecoder>(options.gpu.value()); },
+                     kMaxGpuDecoders) {}
 
   const image::StorePtr store;
   const ImageFilesOptions options;
-  Workspaces workspaces;
+  Pool<Workspace> workspaces;
+  Pool<GpuDecoder> gpu_decoders;
   DamagedSamples damaged;
   CpuSamples only_cpu;
   std::atomic<int64_t> gpu_count = 0;
@@ -186,7 +206,7 @@ class ImageFiles : public Dataset, public PinnedSource {
         torch::empty({count}, torch::dtype(torch::kInt64).pinned_memory(pins));
     auto* pixel = pixels.data_ptr<uint8_t>();
     auto* label = labels.data_ptr<int64_t>();
-    const Workspaces::Lease workspace(source_->workspaces);
+    const Pool<Workspace>::Lease workspace(source_->workspaces);
     int64_t made = 0;
     for (const int64_t index : indices) {
       check_index(index, size());
@@ -204,12 +224,17 @@ class ImageFiles : public Dataset, public PinnedSource {
     const auto count = static_cast<int64_t>(indices.size());
     const int64_t side = source_->options.recipe.size;
     const torch::Device device = *source_->options.gpu;
-    const Workspaces::Lease lease(source_->workspaces);
+    const Pool<Workspace>::Lease lease(source_->workspaces);
     Workspace& workspace = *lease;
-    const c10::StreamGuard guard(workspace.gpu->stream());
+    std::vector<int64_t> shown = plan_batch(indices, workspace);
+    // The decoder goes back before the CPU decodes the rest. Its stream remains the one of
+    // `pixels`; another thread may then use it as well, which only delays the copies below.
+    std::optional<Pool<GpuDecoder>::Lease> decoder(std::in_place, source_->gpu_decoders);
+    const c10::StreamGuard guard((*decoder)->stream());
     torch::Tensor pixels =
         torch::empty({count, side, side, 3}, torch::dtype(torch::kUInt8).device(device));
-    std::vector<int64_t> shown = decode_on_gpu(indices, workspace, pixels);
+    decode_on_gpu(indices, **decoder, workspace, pixels, shown);
+    decoder.reset();
     const torch::Tensor row = torch::empty({side, side, 3}, torch::kUInt8);
     std::vector<int64_t> kept;
     std::vector<int64_t> labels;
@@ -237,13 +262,12 @@ class ImageFiles : public Dataset, public PinnedSource {
 
   static constexpr int64_t kNotShown = -1;
 
-  // Returns for each row of `pixels` its sample, or kNotShown.
-  std::vector<int64_t> decode_on_gpu(std::span<const int64_t> indices,
-                                     Workspace& workspace,
-                                     const torch::Tensor& pixels) const {
+  // Reads the files that the GPU accepts into workspace.gpu_jpegs. Returns for each row of the
+  // batch its sample, or kNotShown: the CPU decodes it.
+  std::vector<int64_t> plan_batch(std::span<const int64_t> indices, Workspace& workspace) const {
     std::vector<int64_t> shown(indices.size(), kNotShown);
     workspace.gpu_files.resize(std::max(workspace.gpu_files.size(), indices.size()));
-    workspace.gpu_jpegs.resize(workspace.gpu_files.size());
+    workspace.gpu_jpegs.resize(indices.size());
     size_t planned = 0;
     for (size_t i = 0; i < indices.size(); ++i) {
       check_index(indices[i], size());
@@ -254,14 +278,23 @@ class ImageFiles : public Dataset, public PinnedSource {
         ++planned;
       }
     }
-    const auto failed =
-        workspace.gpu->decode(std::span(workspace.gpu_jpegs).first(planned), pixels);
+    workspace.gpu_jpegs.resize(planned);
+    return shown;
+  }
+
+  // Writes what plan_batch() has read to rows of `pixels`, and kNotShown to `shown` where that
+  // fails.
+  void decode_on_gpu(std::span<const int64_t> indices,
+                     GpuDecoder& decoder,
+                     const Workspace& workspace,
+                     const torch::Tensor& pixels,
+                     std::vector<int64_t>& shown) const {
+    const auto failed = decoder.decode(workspace.gpu_jpegs, pixels);
     for (const int64_t place : failed) {
       source_->only_cpu.add(indices[static_cast<size_t>(place)]);
       shown[static_cast<size_t>(place)] = kNotShown;
     }
-    source_->gpu_count += static_cast<int64_t>(planned - failed.size());
-    return shown;
+    source_->gpu_count += std::ssize(workspace.gpu_jpegs) - std::ssize(failed);
   }
 
   // A corrupt file is left to the CPU, which reports it.

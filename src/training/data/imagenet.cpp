@@ -37,21 +37,29 @@ void check(const ImageOptions& options) {
   }
 }
 
-// Measured with ResNet-50 on an H200: 6,700 images/s from nvJPEG, about 7,500 from 16 cores, of
-// which each decodes 680 (docs/results/images_h200_202611.md).
+// Measured on an H200 (docs/results/images_h200_202611.md): nvJPEG supplies 8,800 images/s of 224
+// pixels, as many as ResNet-50 trains, and 15 threads on the CPU fewer; of 64 pixels, 15 threads
+// supply 30,000 and nvJPEG 20,000. Without a hardware decoder nothing was measured, and decoding
+// takes time from training.
 constexpr int kCoresThatDecodeFaster = 10;
+constexpr int kLeastPixelsForGpu = 128;
 
 // The GPU that decodes. A decoder is created to find out whether nvJPEG works: here, and not on a
 // thread of a Loader, where the error would come late.
-std::optional<torch::Device> choose_gpu(const ImageOptions& options) {
+std::optional<torch::Device> choose_gpu(const ImageOptions& options, int size) {
   if (options.jpeg == "cpu" || !options.device.is_cuda()) {
     return std::nullopt;
   }
-  if (options.jpeg == "auto" && os::usable_processors() >= kCoresThatDecodeFaster) {
+  const bool has_cores =
+      options.jpeg == "auto" && os::usable_processors() >= kCoresThatDecodeFaster;
+  if (has_cores && size < kLeastPixelsForGpu) {
     return std::nullopt;
   }
   try {
     const data::GpuDecoder probe(options.device);
+    if (has_cores && !probe.is_hardware()) {
+      return std::nullopt;
+    }
   } catch (const Error& missing) {
     if (options.jpeg == "gpu") {
       throw;
@@ -70,7 +78,7 @@ DatasetPair make_pair(const image::Sets& sets,
                       image::Recipe training,
                       const image::Recipe& plain) {
   training.augments = true;
-  const std::optional<torch::Device> gpu = choose_gpu(options);
+  const std::optional<torch::Device> gpu = choose_gpu(options, plain.size);
   const bool skips = options.corrupt == "skip";
   DatasetPair pair = {
       .train = data::image_files(sets.train,
