@@ -93,6 +93,13 @@ TEST(VerifyReport, AllowsWhatRoundingExplains) {
   EXPECT_FALSE(is_within_bounds(result, 0));
   result.drift = std::numeric_limits<double>::infinity();
   EXPECT_FALSE(is_within_bounds(result, 1));
+
+  TrialResult fp16{.drift = 3.6e-2};
+  EXPECT_FALSE(is_within_bounds(fp16, 3));
+  fp16.rounding = 5e-2;
+  EXPECT_TRUE(is_within_bounds(fp16, 3));
+  fp16.identical = false;
+  EXPECT_FALSE(is_within_bounds(fp16, 3));
 }
 
 TEST(Verify, LeavesModelAndOptimizerAsTheyWere) {

@@ -85,22 +85,43 @@ std::string format_faults(const VerifyReport& report) {
   return text;
 }
 
-// Returns the largest difference of a type, or nothing if the type was not tested. Shown next to
-// the bound, so that a shrinking margin is noticed before it is exceeded.
-std::optional<double> largest(const VerifyReport& report, size_t type) {
+// Returns the largest value of a type, or nothing if the type was not tested. The largest
+// difference is shown next to the bound, so that a shrinking margin is noticed before it is
+// exceeded.
+std::optional<double> largest(const VerifyReport& report, size_t type, double TrialResult::*value) {
   std::optional<double> maximum;
   for (const VerifiedRow& row : report.rows) {
     for (size_t i = 0; type < row.types && i < kVariants.size(); ++i) {
-      maximum = std::max(maximum.value_or(0), row.results.at(type).at(i).drift);
+      maximum = std::max(maximum.value_or(0), row.results.at(type).at(i).*value);
     }
   }
   return maximum;
 }
 
+std::string format_bounds(const VerifyReport& report) {
+  std::string text;
+  for (size_t type = 0; type < kDriftBounds.size(); ++type) {
+    const auto drift = largest(report, type, &TrialResult::drift);
+    if (!drift) {
+      continue;
+    }
+    text += fmt::format("{:<12}largest {:.1e}, bound {:.0e}",
+                        kVerifiedTypes.at(type),
+                        *drift,
+                        kDriftBounds.at(type));
+    if (type >= kExactTypes) {
+      text += fmt::format(" or the difference of stage 0 from float32, up to {:.1e}",
+                          largest(report, type, &TrialResult::rounding).value_or(0));
+    }
+    text += '\n';
+  }
+  return text;
+}
+
 }  // namespace
 
 bool is_within_bounds(const TrialResult& result, size_t type) {
-  return result.identical && result.drift <= kDriftBounds.at(type);
+  return result.identical && result.drift <= std::max(kDriftBounds.at(type), result.rounding);
 }
 
 // Decides the exit code: 0 only if every trial is within bounds and all workers hold equal weights.
@@ -136,14 +157,7 @@ std::string format_report(const VerifyReport& report) {
   for (const std::string& note : report.notes) {
     text += fmt::format("note        {}\n", note);
   }
-  for (size_t type = 0; type < kDriftBounds.size(); ++type) {
-    if (const auto maximum = largest(report, type)) {
-      text += fmt::format("{:<12}largest {:.1e}, bound {:.0e}\n",
-                          kVerifiedTypes.at(type),
-                          *maximum,
-                          kDriftBounds.at(type));
-    }
-  }
+  text += format_bounds(report);
   if (report.world_size == 1) {
     text +=
         "hint        one worker tests little: lockstep run --nproc-per-node 4 -- PROGRAM "

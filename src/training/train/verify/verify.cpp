@@ -34,6 +34,9 @@
 namespace lockstep::train {
 namespace {
 
+constexpr size_t kFloat32 = 1;  // index of the types below
+// A 16-bit training that differs more from float32 has failed, and proves nothing about others.
+constexpr double kMaxRounding = 0.25;
 constexpr std::array kTypes = {torch::kFloat64, torch::kFloat32, torch::kFloat32, torch::kFloat32};
 // ZeroOptions::parameter_type of each type; float32 leaves the parameters unchanged.
 constexpr std::array kParameterTypes = {
@@ -60,6 +63,7 @@ Batch as_type(const Batch& batch, torch::ScalarType type) {
 // The result of the training in one process.
 struct Reference {
   std::vector<torch::Tensor> values;  // in the order of moved_tensors()
+  double rounding = 0;                // see TrialResult
 };
 
 // The assignment of samples to micro-batches: that of `workers` workers with `parts` micro-batches
@@ -377,6 +381,10 @@ const Reference& Verification::stage_zero(Communicator* group,
   if (found != stage_zero_.end()) {
     return found->second;
   }
+  // Before the training: this one trains the model as well, unless it is known already.
+  const Variant& how = kVariants.at(variant);
+  const Reference& exact =
+      reference(kFloat32, how.clips, {.workers = workers, .parts = how.accumulate});
   train_group({.name = strategy::name_with(&strategy::Properties::has_zero_stages)},
               group,
               workers,
@@ -385,6 +393,8 @@ const Reference& Verification::stage_zero(Communicator* group,
   Reference result;
   if (speaks()) {
     result.values = values_now();
+    const double rounding = compare(moved_, exact.values, compared_).drift;
+    result.rounding = rounding <= kMaxRounding ? rounding : 0;
   }
   return stage_zero_.emplace(key, std::move(result)).first->second;
 }
@@ -412,6 +422,7 @@ TrialResult Verification::try_out(
     const std::string different = find_difference(moved_, *group);
     if (speaks()) {
       result = compare(moved_, wanted.values, compared_);
+      result.rounding = wanted.rounding;
       result.identical = different.empty();
       result.different = different;
     }
