@@ -29,7 +29,9 @@ echo "$said"
 grep -qx 'workers: 1, sum: 1' <<<"$said"
 "$scratch/prefix/bin/lockstep" --version
 
-if grep -rlF -e "$build" -e "$(cd "$here/../.." && pwd)" prefix/include prefix/lib*/cmake; then
+# Absolute paths only: with the sources in /lockstep, include/lockstep is not one of them.
+source=$(cd "$here/../.." && pwd)
+if grep -rlP "(?<![\\w.}/])(\\Q$build\\E|\\Q$source\\E)(?![\\w-])" prefix/include prefix/lib*/cmake; then
   echo "the files above contain the path of the build or source folder" >&2
   exit 1
 fi
