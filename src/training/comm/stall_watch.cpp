@@ -163,12 +163,16 @@ class Watcher {
 
   void stay_for_claims() noexcept {
     const bool is_server = spec_.rank == 0 && !spec_.has_agent_store;
-    if (!is_server || !store_ || !spec_.error_file.empty()) {
+    if (!is_server || !store_) {
       return;
     }
+    const bool has_agent = !spec_.error_file.empty();
     try {
+      const auto expected = [&] {
+        return has_agent ? count_claims() : int64_t{spec_.world_size};
+      };
       for (const auto start = Clock::now();
-           Clock::now() - start < kStay && store_->add("ended", 0) < spec_.world_size;) {
+           Clock::now() - start < kStay && store_->add("ended", 0) < expected();) {
         std::this_thread::sleep_for(milliseconds(5));
       }
     } catch (const std::exception& fault) {
@@ -313,13 +317,27 @@ class Watcher {
 
   // The counters elect without a leader: add() is atomic in the store, and exactly one rank gets 1.
   // "ended" is counted last: rank 0, which may serve the store, stays until every rank has its
-  // answer (stay_for_claims).
+  // answer (stay_for_claims). It may exit before it answers that last call, when the election is
+  // over.
   bool is_first(Ending ending) {
     const bool is_elected = ending == Ending::LostPeer
                                 ? !store_->check({"report"}) && store_->add("lost", 1) == 1
                                 : store_->add("report", 1) == 1;
-    store_->add("ended", 1);
+    try {
+      store_->add("ended", 1);
+    } catch (const std::exception& fault) {
+      log::debug("rank 0 has exited after the election: {}", fault.what());
+    }
     return is_elected;
+  }
+
+  // The claims that have begun. add() would create a key, and its existence has a meaning.
+  int64_t count_claims() {
+    int64_t claims = 0;
+    for (const char* key : {"report", "lost"}) {
+      claims += store_->check({key}) ? store_->add(key, 0) : 0;
+    }
+    return claims;
   }
 
   void speak_up(const CallView& view) {

@@ -60,8 +60,8 @@ class StallWatch {
   virtual std::optional<bool> claim_report(Ending ending) = 0;
 
   // To be called after the report, before this worker exits. Rank 0 may serve the store: it waits
-  // until all others have claimed, at most one second. Returns at once under an agent, which needs
-  // no election.
+  // until all others have claimed, at most one second. Under an agent, it waits only for the
+  // answers of claims that have begun: the agent ends the others.
   virtual void stay_for_claims() = 0;
 };
 
