@@ -47,10 +47,10 @@ struct ImageOptions {
   std::string corrupt = "refuse";  // files that are not images: refuse, or skip with a warning
 
   // Where batches for a GPU are decoded (--jpeg). gpu: by nvJPEG on `device`, into its memory; cpu:
-  // by libjpeg; auto: gpu if `device` is a GPU, nvJPEG is available and the process has fewer than
-  // 10 cores. Files that nvJPEG cannot decode are always decoded on the CPU. Crops, flips and order
-  // are the same; pixels differ by at most two levels. The Loader uses it for the data set itself,
-  // not for take(), map() and the like of it: those, batch() and example() decode on the CPU.
+  // by libjpeg; auto: the faster one (docs/images.md). Files that nvJPEG cannot decode are always
+  // decoded on the CPU. Crops, flips and order are the same; pixels differ by at most two levels.
+  // The Loader uses it for the data set itself, not for take(), map() and the like of it: those,
+  // batch() and example() decode on the CPU.
   torch::Device device = torch::kCPU;
   std::string jpeg = "auto";
 };

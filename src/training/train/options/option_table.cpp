@@ -195,7 +195,7 @@ constexpr auto kOptions = std::to_array<Option>({
     {{"--loader-threads,--num-workers", "COUNT", kMachine, &Flags::loader_threads},
      "Threads that prepare batches; 0: none; auto: from the allocated cores"},
     {{"--jpeg", "NAME", kMachine, &Flags::jpeg},
-     "Decoder of JPEG files: cpu, gpu (nvJPEG), or auto (gpu with few cores) [auto]"},
+     "Decoder of JPEG files: cpu, gpu (nvJPEG), or auto (the faster one) [auto]"},
     {{"--timeout", "SECONDS", kMachine, &Flags::timeout},
      "Maximum time to wait for other workers [600]"},
     {{"--stall-warning", "SECONDS", kMachine, &Flags::stall_warning},
