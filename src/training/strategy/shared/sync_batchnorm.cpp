@@ -33,8 +33,11 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// libtorch has a fixed list of kinds. This one is for its own tests, so no training uses it.
-constexpr auto kGroupKind = c10::DebugInfoKind::TEST_INFO_2;
+// libtorch has a fixed list of kinds. This one is for its own tests, so no training uses it. It is
+// not a constant expression in libtorch 2.14.
+c10::DebugInfoKind group_kind() {
+  return c10::DebugInfoKind::TEST_INFO_2;
+}
 
 // All dimensions except the channels.
 std::vector<int64_t> reduced_dims(const Tensor& input) {
@@ -189,8 +192,9 @@ struct BatchNorm<Tensor(const Tensor&,
                        double momentum,
                        double epsilon,
                        bool cudnn) {
-    auto* group = training ? dynamic_cast<ProcessGroup*>(c10::ThreadLocalDebugInfo::get(kGroupKind))
-                           : nullptr;
+    auto* group = training
+                      ? dynamic_cast<ProcessGroup*>(c10::ThreadLocalDebugInfo::get(group_kind()))
+                      : nullptr;
     if (group == nullptr) {
       return at::native::batch_norm(
           input, weight, bias, running_mean, running_var, training, momentum, epsilon, cudnn);
@@ -219,7 +223,7 @@ template <typename... Arguments>
 struct InstanceNorm<Tensor(Arguments...)> {
   // Instance norm is implemented as a batch norm of one sample, which must not be shared.
   static Tensor alone(Arguments... arguments) {
-    const c10::DebugInfoGuard guard(kGroupKind, std::make_shared<c10::DebugInfoBase>());
+    const c10::DebugInfoGuard guard(group_kind(), std::make_shared<c10::DebugInfoBase>());
     return at::native::instance_norm(arguments...);
   }
 };
@@ -261,7 +265,7 @@ SyncBatchNorm::SyncBatchNorm(SyncBatchNorm&& other) noexcept = default;
 SyncBatchNorm& SyncBatchNorm::operator=(SyncBatchNorm&& other) noexcept = default;
 
 SyncBatchNorm::Scope SyncBatchNorm::enter() const {
-  return group_ == nullptr ? nullptr : std::make_unique<c10::DebugInfoGuard>(kGroupKind, group_);
+  return group_ == nullptr ? nullptr : std::make_unique<c10::DebugInfoGuard>(group_kind(), group_);
 }
 
 }  // namespace lockstep::strategy

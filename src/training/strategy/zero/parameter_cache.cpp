@@ -11,8 +11,11 @@
 namespace lockstep::strategy::zero {
 namespace {
 
-// libtorch has a fixed list of kinds. This one is for its own tests, so no training uses it.
-constexpr auto kObserverKind = c10::DebugInfoKind::TEST_INFO;
+// libtorch has a fixed list of kinds. This one is for its own tests, so no training uses it. It is
+// not a constant expression in libtorch 2.14.
+c10::DebugInfoKind observer_kind() {
+  return c10::DebugInfoKind::TEST_INFO;
+}
 
 template <typename Visit>
 void visit_tensors(const c10::IValue& value, const Visit& visit) {
@@ -40,7 +43,7 @@ class ParameterCache::Observer : public c10::DebugInfoBase {
   };
 
   static std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& function) {
-    auto* observer = dynamic_cast<Observer*>(c10::ThreadLocalDebugInfo::get(kObserverKind));
+    auto* observer = dynamic_cast<Observer*>(c10::ThreadLocalDebugInfo::get(observer_kind()));
     if (observer == nullptr) {
       return nullptr;
     }
@@ -81,7 +84,7 @@ class ParameterCache::Scope {
  public:
   explicit Scope(ParameterCache& cache)
       : cache_(cache),
-        info_(kObserverKind, std::make_shared<Observer>(cache)),
+        info_(observer_kind(), std::make_shared<Observer>(cache)),
         handle_(at::addThreadLocalCallback(
             at::RecordFunctionCallback(&Observer::before, &Observer::after)
                 .needsInputs(true)
