@@ -203,7 +203,7 @@ Figures run_peers(const AllreduceBenchOptions& options,
                   const std::filesystem::path& file) {
   std::vector<std::string> command = launch(options, file);
   command.insert(command.end(),
-                 {options.common.python,
+                 {find_python(options.common.python),
                   script.string(),
                   "--sizes",
                   sizes_of(options),

@@ -59,7 +59,9 @@ void add_common(CLI::App& app, CommonOptions& options) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--peer", options.peer, "Also measure the Python peer");
-  app.add_option("--python", options.python, "Python interpreter of the peer [python3]")
+  app.add_option("--python",
+                 options.python,
+                 "Python of the peer [python3, or /usr/bin/python3 if only that has torch]")
       ->type_name("PROGRAM");
 }
 

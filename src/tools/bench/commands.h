@@ -14,9 +14,9 @@ namespace lockstep::bench {
 // Options of all subcommands.
 struct CommonOptions {
   std::string device = "auto";
-  std::filesystem::path json = {};  // output file; empty: none
-  bool peer = false;                // also measure the Python peer
-  std::string python = "python3";
+  std::filesystem::path json = {};      // output file; empty: none
+  bool peer = false;                    // also measure the Python peer
+  std::string python = {};              // of the peer; empty: find_python()
   std::vector<std::string> flags = {};  // passed to the training
 };
 

@@ -201,7 +201,7 @@ void report(const LoaderBenchOptions& options,
       format_rows(rows, rates.empty() ? "" : "torchvision"));
   if (const auto missing = theirs.find("missing"); missing != theirs.end()) {
     fmt::print("No peer: {0} has no {1}. Try {0} -m pip install torchvision pillow.\n",
-               options.common.python,
+               find_python(options.common.python),
                missing->get<std::string>());
   }
 }

@@ -232,7 +232,7 @@ int measure_mnist_accuracy(const MnistBenchOptions& options) {
   for (const std::string& flag : options.common.flags) {
     our_command.push_back("--flag=" + flag);
   }
-  std::vector<std::string> their_command = {options.common.python, script.string()};
+  std::vector<std::string> their_command = {find_python(options.common.python), script.string()};
   their_command.insert(their_command.end(), same.begin(), same.end());
   std::vector<Run> ours;
   std::vector<Run> theirs;

@@ -19,10 +19,35 @@ std::string last_line(const std::string& text) {
   return lines.empty() ? "nothing" : lines.back();
 }
 
+// find_spec() does not import torch, which would take seconds.
+bool has_torch(const std::filesystem::path& python) {
+  return os::run_command({python.string(),
+                          "-c",
+                          "import importlib.util, sys; "
+                          "sys.exit(importlib.util.find_spec('torch') is None)"})
+      .status.is_success();
+}
+
 }  // namespace
 
-// find_spec() does not import torch, which would take seconds.
-std::filesystem::path find_peer(const std::string& name, const std::string& python) {
+// The order of tools/find_python.sh: an environment of the user comes first, then the packages of
+// the distribution.
+std::string find_python(const std::string& requested) {
+  if (!requested.empty()) {
+    return requested;
+  }
+  const std::string usual = "python3";
+  for (const std::string& candidate : {usual, std::string("/usr/bin/python3")}) {
+    const auto program = os::find_program(candidate, os::environment());
+    if (program && has_torch(*program)) {
+      return candidate;
+    }
+  }
+  return usual;
+}
+
+std::filesystem::path find_peer(const std::string& name, const std::string& requested_python) {
+  const std::string python = find_python(requested_python);
   const std::filesystem::path script =
       std::filesystem::path(os::own_executable()).parent_path().parent_path() /
       "share/lockstep/peers" / (name + ".py");
@@ -37,11 +62,7 @@ std::filesystem::path find_peer(const std::string& name, const std::string& pyth
         .fact("missing", python, "PATH")
         .hint(fmt::format("--python PROGRAM, or {}", kWithout));
   }
-  const os::CommandResult found = os::run_command(
-      {program->string(),
-       "-c",
-       "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"});
-  if (!found.status.is_success()) {
+  if (!has_torch(*program)) {
     throw Error(ExitCode::Unavailable, "cannot compare with Python: it has no torch")
         .fact("python", program->string())
         .hint(fmt::format("{} -m pip install torch, --python PROGRAM, or {}", python, kWithout));
@@ -65,10 +86,10 @@ std::string run_to_end(const std::vector<std::string>& command) {
 
 // Only the last line counts: libraries print notices before it.
 // The parse must not throw: its exception would be reported as a bug without the line.
-nlohmann::json run_peer(const std::string& python,
+nlohmann::json run_peer(const std::string& requested_python,
                         const std::filesystem::path& script,
                         const std::vector<std::string>& arguments) {
-  std::vector<std::string> command = {python, script.string()};
+  std::vector<std::string> command = {find_python(requested_python), script.string()};
   command.insert(command.end(), arguments.begin(), arguments.end());
   const std::string line = last_line(run_to_end(command));
   nlohmann::json figures = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);

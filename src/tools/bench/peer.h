@@ -12,15 +12,19 @@
 // of this program.
 namespace lockstep::bench {
 
-// The path of a peer. Throws an Error if it, `python` or its torch is missing. Call it before the
-// measurement, which can take minutes.
-std::filesystem::path find_peer(const std::string& name, const std::string& python);
+// `requested`, or the first of python3 and /usr/bin/python3 that has torch if it is empty; python3
+// if none has.
+std::string find_python(const std::string& requested);
+
+// The path of a peer. Throws an Error if it, the interpreter or its torch is missing. Call it
+// before the measurement, which can take minutes.
+std::filesystem::path find_peer(const std::string& name, const std::string& requested_python);
 
 // Runs a program to its end; throws an Error with its last output line if it fails.
 std::string run_to_end(const std::vector<std::string>& command);
 
 // Runs a peer and returns the JSON of its last output line.
-nlohmann::json run_peer(const std::string& python,
+nlohmann::json run_peer(const std::string& requested_python,
                         const std::filesystem::path& script,
                         const std::vector<std::string>& arguments);
 

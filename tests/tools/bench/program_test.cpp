@@ -192,6 +192,26 @@ TEST_F(Bench, LoadsWithoutAPeerWhereTorchvisionIsMissing) {
                     HasSubstr("No peer: " + python.string() + " has no torchvision. Try ")));
 }
 
+TEST_F(Bench, UsesThePythonOfTheSystemIfTheFirstOneHasNoTorch) {
+  if (!os::run_command({"/usr/bin/python3", "-c", "import torch"}).status.is_success()) {
+    GTEST_SKIP() << "/usr/bin/python3 has no torch";
+  }
+  const auto python = path() / "python3";
+  os::write_file(python, "#!/bin/sh\nexit 1\n");
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  const std::string first_in_path = fmt::format("PATH={}:$PATH", path().string());
+
+  const os::CommandResult done =
+      bench(std::string(kTiny) + "--peer --peer-mode eager", first_in_path);
+  EXPECT_EQ(done.status.code, 0) << done.errors;
+
+  // A request is not replaced.
+  const os::CommandResult refused =
+      bench(std::string(kTiny) + "--peer --python python3", first_in_path);
+  EXPECT_EQ(refused.status.code, 69);
+  EXPECT_THAT(refused.errors, HasSubstr("cannot compare with Python: it has no torch"));
+}
+
 TEST_F(Bench, SumsOverTheWorkersItStarts) {
   const os::CommandResult done =
       bench("allreduce --device cpu --workers 2 --sizes 4,64 --seconds 0.01 --json out.json",
