@@ -66,8 +66,7 @@ class Lamb : public torch::optim::Optimizer {
   explicit Lamb(std::vector<torch::Tensor> parameters, LambOptions options = {})
       : Lamb({torch::optim::OptimizerParamGroup(std::move(parameters))}, std::move(options)) {}
   explicit Lamb(const std::vector<torch::optim::OptimizerParamGroup>& groups,
-                LambOptions options = {})
-      : Optimizer(groups, std::make_unique<LambOptions>(std::move(options))) {}
+                LambOptions options = {});
 
   // Applies one step to all parameters that have a gradient. Returns the result of `closure`, if
   // one is given.

@@ -67,8 +67,7 @@ struct MuonParamState : public torch::optim::OptimizerCloneableParamState<MuonPa
 class Muon : public torch::optim::Optimizer {
  public:
   explicit Muon(const std::vector<torch::optim::OptimizerParamGroup>& groups,
-                MuonOptions options = {})
-      : Optimizer(groups, std::make_unique<MuonOptions>(std::move(options))) {}
+                MuonOptions options = {});
 
   // Applies one step to all parameters that have a gradient. Returns the result of `closure`, if
   // one is given.

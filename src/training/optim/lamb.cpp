@@ -4,6 +4,7 @@
 #include <cmath>
 #include <torch/utils.h>
 
+#include "training/optim/keep_options.h"
 #include "training/optim/state_key.h"
 
 namespace lockstep {
@@ -100,6 +101,11 @@ void update_pieces(const std::vector<Move>& moves, const Lamb::AddUp& add_up) {
 }
 
 }  // namespace
+
+Lamb::Lamb(const std::vector<torch::optim::OptimizerParamGroup>& groups, LambOptions options)
+    : Optimizer(groups, std::make_unique<LambOptions>(std::move(options))) {
+  optim::keep_options(*this, groups);
+}
 
 torch::Tensor Lamb::step(LossClosure closure) {
   const torch::NoGradGuard no_grad;

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "lockstep/optimizer.h"
+#include "training/optim/keep_options.h"
 #include "training/optim/muon_step.h"
 
 namespace lockstep {
@@ -103,6 +104,11 @@ torch::Tensor optim::orthogonalize(const torch::Tensor& matrix) {
 
 double optim::muon_scale(int64_t rows, int64_t columns) {
   return std::sqrt(std::max(1.0, static_cast<double>(rows) / static_cast<double>(columns)));
+}
+
+Muon::Muon(const std::vector<torch::optim::OptimizerParamGroup>& groups, MuonOptions options)
+    : Optimizer(groups, std::make_unique<MuonOptions>(std::move(options))) {
+  optim::keep_options(*this, groups);
 }
 
 torch::Tensor Muon::step(LossClosure closure) {

@@ -66,6 +66,21 @@ double drift(const LambOptions& options, double scale) {
   return maximum;
 }
 
+// libtorch 2.14 replaces options of types that it does not know.
+TEST(Lamb, KeepsTheOptionsOfEachGroup) {
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector{torch::zeros({2}, torch::requires_grad())});
+  groups.emplace_back(std::vector{torch::zeros({2}, torch::requires_grad())},
+                      std::make_unique<LambOptions>(LambOptions(0.5).weight_decay(0.1)));
+  const Lamb lamb(groups, LambOptions(0.01));
+
+  const auto& first = dynamic_cast<const LambOptions&>(lamb.param_groups()[0].options());
+  const auto& second = dynamic_cast<const LambOptions&>(lamb.param_groups()[1].options());
+  EXPECT_EQ(first.lr(), 0.01);
+  EXPECT_EQ(second.lr(), 0.5);
+  EXPECT_EQ(second.weight_decay(), 0.1);
+}
+
 TEST(Lamb, FollowsItsFormulas) {
   EXPECT_LT(drift(LambOptions(0.01), 1), 1e-13);
   EXPECT_LT(drift(LambOptions(0.01).weight_decay(0.1).betas({0.8, 0.95}), 1), 1e-13);
