@@ -100,6 +100,8 @@ int dispatch(const std::vector<std::string>& words,
              const std::string& command_time,
              plan::Dialect dialect) {
   CLI::App app("", name_of(dialect));
+  // Newer releases of CLI11 have another heading. Subcommands inherit it.
+  app.option_defaults()->group("Options");
   Call call{.program = {}, .command_time = command_time, .exit_code = 0};
   declare(app, call, dialect);
 
