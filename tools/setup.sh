@@ -170,6 +170,8 @@ for group in "${groups[@]}"; do
   fi
   if [[ $group == slurm ]]; then
     wanted_slurm+=("${slurm_packages[@]}" "$(module_system)")
+    # Debian sid has moved it out of util-linux.
+    command -v pivot_root >/dev/null || wanted_slurm+=(util-linux-extra)
   elif [[ $group == slurm-accounts ]]; then
     wanted_slurm+=("${accounts_packages[@]}")
   fi
