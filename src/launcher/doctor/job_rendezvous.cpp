@@ -209,6 +209,13 @@ void add_worker_variables(OrderedVariables& variables,
   }
 }
 
+// The workers of the job as far as it is known: other launchers can start several in each task.
+int least_workers(const JobRendezvous& rendezvous, const os::Environment& environment) {
+  constexpr int kMost = 1'000'000;
+  const int nodes = static_cast<int>(rendezvous.nodes.size());
+  return std::max(nodes, contract::find_number(environment, "SLURM_NTASKS", 1, kMost).value_or(1));
+}
+
 }  // namespace
 
 JobRendezvous choose_rendezvous(const plan::LaunchPlan& plan,
@@ -224,13 +231,6 @@ JobRendezvous choose_rendezvous(const plan::LaunchPlan& plan,
           .fact("found", plan::describe(plan.mode.value), plan::describe(plan.mode.source))
           .hint("network=$(lockstep network) || exit; eval \"$network\", before srun or mpirun");
   }
-}
-
-// The workers of the job as far as it is known: other launchers can start several in each task.
-int least_workers(const JobRendezvous& rendezvous, const os::Environment& environment) {
-  constexpr int kMost = 1'000'000;
-  const int nodes = static_cast<int>(rendezvous.nodes.size());
-  return std::max(nodes, contract::find_number(environment, "SLURM_NTASKS", 1, kMost).value_or(1));
 }
 
 // A value of the user wins, even an empty one, except for MASTER_ADDR and MASTER_PORT: torchrun and
