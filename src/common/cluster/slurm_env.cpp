@@ -34,6 +34,7 @@ constexpr int64_t kLastOrdinaryStep = 0xfffffff0;
 
 constexpr std::string_view kJobId = "SLURM_JOB_ID";
 constexpr std::string_view kJobNodes = "SLURM_JOB_NODELIST";
+constexpr std::string_view kOldJobNodes = "SLURM_NODELIST";
 constexpr std::string_view kTasksPerNode = "SLURM_TASKS_PER_NODE";
 constexpr std::string_view kCpusPerNode = "SLURM_JOB_CPUS_PER_NODE";
 constexpr std::string_view kStepId = "SLURM_STEP_ID";
@@ -241,6 +242,22 @@ void read_tasks_of_job(const Variables& variables, const Variable& nodes, SlurmJ
   }
 }
 
+// The nodes of the job. mpirun of Open MPI 6 starts its daemons with an srun whose environment
+// lacks the variables of the job, and this srun exports the nodes of its step as those of the job.
+// The older SLURM_NODELIST and SLURM_JOB_CPUS_PER_NODE still describe the job there; two
+// variables that agree with each other win over one.
+std::optional<Variable> find_job_nodes(const Variables& variables) {
+  auto nodes = variables.find({kJobNodes, kOldJobNodes});
+  const auto old = variables.find({kOldJobNodes});
+  if (!nodes || !old || !find_step_id(variables)) {
+    return nodes;
+  }
+  const size_t count = variables.find_counts(kCpusPerNode).size();
+  const bool is_step_only = count != expand_hostlist(nodes->value, nodes->name).size() &&
+                            count == expand_hostlist(old->value, old->name).size();
+  return is_step_only ? old : nodes;
+}
+
 // Every value is checked against another one before it is used as an index.
 void check_step(const Variables& variables, const SlurmStep& step, const Variable& nodes) {
   require_same_count(variables, "SLURM_STEP_NUM_NODES", nodes);
@@ -270,7 +287,7 @@ void check_step(const Variables& variables, const SlurmStep& step, const Variabl
 std::optional<SlurmJob> find_slurm_job(const os::Environment& environment) {
   const Variables variables(environment);
   const auto id = variables.find({kJobId, "SLURM_JOBID"});
-  const auto nodes = variables.find({kJobNodes, "SLURM_NODELIST"});
+  const auto nodes = find_job_nodes(variables);
   if (!id || !nodes) {
     return std::nullopt;
   }

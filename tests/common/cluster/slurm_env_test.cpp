@@ -237,6 +237,25 @@ TEST(SlurmJob, IsNotConfusedByAStepOnOneOfItsNodes) {
   EXPECT_EQ(job, job_of("1", {"n1", "n2"}, {1, 1}));
 }
 
+TEST(SlurmJob, KeepsItsNodesUnderMpirunThatRenamesThoseOfItsDaemons) {
+  // Recorded with Slurm 26.05 and Open MPI 6.0 on the second node.
+  const os::Environment process = with(task_on_one_node(),
+                                       {{"SLURM_JOB_NODELIST", "n2"},
+                                        {"SLURM_NODELIST", "n[1-2]"},
+                                        {"SLURM_JOB_CPUS_PER_NODE", "1(x2)"},
+                                        {"SLURM_JOB_NUM_NODES", std::nullopt},
+                                        {"SLURM_STEP_NODELIST", "n2"},
+                                        {"SLURM_TASKS_PER_NODE", "1"}});
+
+  EXPECT_EQ(find_slurm_job(process), job_of("1", {"n1", "n2"}, {1, 1}));
+  EXPECT_THAT(
+      [&] {
+        find_slurm_job(with(process, {{"SLURM_NODELIST", "n[1-3]"}}));
+      },
+      ThrowsMessage<Error>(
+          AllOf(HasSubstr("SLURM_JOB_CPUS_PER_NODE: 1(x2)"), HasSubstr("SLURM_JOB_NODELIST:"))));
+}
+
 TEST(SlurmJob, TakesSlurm26sBatchStepForNoStep) {
   const auto job =
       find_slurm_job(with(batch_on_two_nodes(), {{"SLURM_STEP_ID", "-5"}, {"SLURM_STEPID", "-5"}}));

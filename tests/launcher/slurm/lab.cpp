@@ -219,6 +219,11 @@ bool Lab::is_quiet(seconds limit) const {
   });
 }
 
+bool has_pmix(const Lab& lab) {
+  const Result result = lab.on("ctl", {"srun", "--mpi=list"});
+  return (result.output + result.errors).find("pmix") != std::string::npos;
+}
+
 // Debian's PyTorch 2 is built without libuv, and the store of its torchrun insists on it.
 std::optional<std::string> find_torchrun_fault(const Lab& lab) {
   const Result result = lab.on("n1",

@@ -113,6 +113,9 @@ class Lab {
   int count_ = 3;
 };
 
+// Whether srun has --mpi=pmix. Debian builds Slurm 26.05 without it.
+bool has_pmix(const Lab& lab);
+
 // Why torchrun of /usr/bin/python3 cannot start workers; nothing if it can, or if there is no
 // PyTorch.
 std::optional<std::string> find_torchrun_fault(const Lab& lab);

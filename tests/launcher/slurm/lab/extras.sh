@@ -49,7 +49,7 @@ start_accounting() {
     --innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=0 \
     >"$lab/log/mariadbd.log" 2>&1 &
   wait_for_file "$socket"
-  slurmdbd
+  MYSQL_UNIX_PORT=$socket slurmdbd # releases of libmariadb differ in the default
   wait_for_port 6819
   sacctmgr -i -Q add cluster lab
   sacctmgr -i -Q add account test Cluster=lab
