@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Python counterpart of `lockstep-bench mnist`: the same networks in a plain loop and a CUDA graph.
+"""Python counterpart of `lockstep-bench mnist`: the same networks in a plain loop and CUDA graphs.
 
 One call selects each batch from a tensor on the device. This is the fastest method in Python; a
 DataLoader over single samples is several times slower. Prints one JSON line.
@@ -23,13 +23,15 @@ DIGITS = 4096
 
 
 class Training:
-    def __init__(self, options):
+    def __init__(self, options, compiles=False):
         self.device = options.device
         self.batch = options.batch
         torch.manual_seed(1)
         self.images = torch.rand(DIGITS, 1, 28, 28, device=self.device)
         self.labels = torch.randint(10, (DIGITS,), device=self.device)
         self.net = NETS[options.net]().to(self.device).train()
+        if compiles:
+            self.net = torch.compile(self.net)
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.02, momentum=0.9)
 
     def wait(self):
@@ -158,6 +160,9 @@ def main():
         training = Training(options)
         training.capture()
         figures["graph_us"] = microseconds_per_step(training, training.step_in_graph, options)
+        training = Training(options, compiles=True)
+        training.capture()
+        figures["compiled_us"] = microseconds_per_step(training, training.step_in_graph, options)
     print(json.dumps(figures), flush=True)
 
 

@@ -9,6 +9,7 @@ import argparse
 import json
 
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
 import torchvision
 
@@ -22,12 +23,20 @@ def normalised(images, device):
     return floats.contiguous(memory_format=torch.channels_last)
 
 
+def make_net(options):
+    net = getattr(torchvision.models, options.net)()
+    if options.small_images:
+        net.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+        net.maxpool = nn.Identity()
+    return net
+
+
 class Training(Trainer):
     def __init__(self, options):
         super().__init__(options)
         if self.device == "cuda":
             torch.backends.cudnn.benchmark = True
-        net = getattr(torchvision.models, options.net)()
+        net = make_net(options)
         net.load_state_dict(torch.load(options.weights, map_location="cpu"))
         net = net.to(self.device).to(memory_format=torch.channels_last).train()
         more = {"fused": True} if self.device == "cuda" else {}
@@ -51,6 +60,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     add_arguments(parser)
     parser.add_argument("--net", default="resnet50")
+    parser.add_argument("--small-images", action="store_true",
+                        help="use a 3x3 stem without pooling")
     parser.add_argument("--images", required=True, help="file with image bytes and targets")
     options = parser.parse_args()
 

@@ -23,6 +23,8 @@ class Trainer:
         self.step = 0
 
     def compiled(self, net):
+        if self.mode == "compile-graph":
+            return torch.compile(net, mode="reduce-overhead")  # with CUDA graphs
         return torch.compile(net) if self.mode == "compile" else net
 
     def precision(self):
@@ -44,7 +46,7 @@ class Trainer:
             loss.backward()
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
-            self.losses.append(loss.detach())
+            self.losses.append(loss.detach().clone())  # CUDA graphs overwrite their outputs
 
     def run_by_parts(self):
         """Returns the milliseconds of forward, backward and update of another step."""
@@ -82,7 +84,7 @@ def add_arguments(parser):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
     parser.add_argument("--device", choices=["cpu", "cuda"], required=True)
-    parser.add_argument("--mode", choices=["compile", "eager"], default="compile")
+    parser.add_argument("--mode", choices=["compile", "compile-graph", "eager"], default="compile")
     parser.add_argument("--weights", required=True,
                         help="dictionary of tensors, written by torch.save")
 

@@ -92,6 +92,16 @@ void add_sweep(CLI::App& command, Gpt2BenchOptions& options) {
       ->needs(sweep);
 }
 
+void add_peer_mode(CLI::App& command, std::string& mode) {
+  command
+      .add_option("--peer-mode",
+                  mode,
+                  "Mode of the peer: compile, compile-graph (torch.compile with CUDA graphs) or "
+                  "eager [compile]")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"compile", "compile-graph", "eager"}));
+}
+
 // --lr excludes --peer, whose learning rate is fixed in its source: the loss curves would differ.
 void add_gpt2(CLI::App& app, int& code) {
   const auto options = std::make_shared<Gpt2BenchOptions>();
@@ -126,11 +136,7 @@ void add_gpt2(CLI::App& app, int& code) {
       ->add_option("-s,--strategy", options->strategy, "Strategy, as in training programs [single]")
       ->type_name("NAME");
   add_common(*command, options->common);
-  command
-      ->add_option(
-          "--peer-mode", options->peer_mode, "Mode of the peer: compile or eager [compile]")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"compile", "eager"}));
+  add_peer_mode(*command, options->peer_mode);
   command->add_option("--curve", options->curve, "Write losses to FILE as CSV: step,loss[,peer]")
       ->type_name("FILE");
   command->add_option("--weights", options->weights, "Load the initial weights from FILE")
@@ -213,6 +219,9 @@ void add_resnet(CLI::App& app, int& code) {
   command->add_option("--size", options->size, "Width and height of an image in pixels [224]")
       ->type_name("COUNT")
       ->check(at_least(32));
+  command->add_flag("--small-images",
+                    options->small_images,
+                    "Use a 3x3 stem without pooling, as for TinyImageNet");
   command->add_option("--precision", options->precision, "Precision: bf16 or fp32 [bf16]")
       ->type_name("NAME")
       ->check(CLI::IsMember({"bf16", "fp32"}));
@@ -223,11 +232,7 @@ void add_resnet(CLI::App& app, int& code) {
       ->type_name("COUNT")
       ->check(at_least(1));
   add_common(*command, options->common);
-  command
-      ->add_option(
-          "--peer-mode", options->peer_mode, "Mode of the peer: compile or eager [compile]")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"compile", "eager"}));
+  add_peer_mode(*command, options->peer_mode);
   command->add_option("--curve", options->curve, "Write losses to FILE as CSV: step,loss[,peer]")
       ->type_name("FILE");
   command->callback([options, &code] { code = measure_resnet(*options); });

@@ -68,6 +68,7 @@ struct ResnetBenchOptions {
   std::string net = "resnet50";
   int64_t batch = 256;
   int64_t size = 224;
+  bool small_images = false;  // 3x3 stem without pooling
   std::string precision = "bf16";
   int64_t steps = 20;  // per timed block; there are three
   int64_t warmup = 8;

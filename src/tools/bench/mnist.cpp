@@ -136,6 +136,7 @@ void report(const MnistBenchOptions& options, const Figures& ours, const nlohman
   };
   const std::optional<double> eager = find_figure(theirs, "eager_us");
   const std::optional<double> graph = find_figure(theirs, "graph_us");
+  const std::optional<double> compiled = find_figure(theirs, "compiled_us");
   const auto rate_of = [&](const std::optional<double>& microseconds) {
     return microseconds ? std::optional(rate(*microseconds)) : std::nullopt;
   };
@@ -149,6 +150,9 @@ void report(const MnistBenchOptions& options, const Figures& ours, const nlohman
   if (ours.graph_us) {
     rows.push_back({"images/s, CUDA graph", rate_of(ours.graph_us), rate_of(graph), 0});
     rows.push_back({"us per step, CUDA graph", ours.graph_us, graph, 1});
+    if (compiled) {
+      rows.push_back({"us per step, CUDA graph (peer: compiled)", ours.graph_us, compiled, 1});
+    }
   }
   fmt::print("MNIST, {}, {} images per step, sgd, {}; medians of {} rounds of {} steps\n\n{}\n",
              options.net,

@@ -54,7 +54,9 @@ double flops_per_image(const ResnetBenchOptions& options) {
                                                               {"resnet50", 4.089e9},
                                                               {"resnet101", 7.801e9},
                                                               {"resnet152", 11.514e9}};
-  const double share = static_cast<double>(options.size * options.size) / (224.0 * 224.0);
+  // The two strides of the stem divide the pixels of every later layer by 16.
+  const double stem = options.small_images ? 16 : 1;
+  const double share = stem * static_cast<double>(options.size * options.size) / (224.0 * 224.0);
   return 6 * kMultiplications.at(options.net) * share;
 }
 
@@ -85,7 +87,7 @@ Batch draw_images(const ResnetBenchOptions& options, torch::Device device) {
 // loads those of the loop.
 std::shared_ptr<ImageClassifier> make_net(const ResnetBenchOptions& options) {
   torch::manual_seed(2);
-  return resnet(options.net, {.classes = kClasses});
+  return resnet(options.net, {.classes = kClasses, .small_images = options.small_images});
 }
 
 // The same values as in benchmarks/peers/resnet.py; otherwise the loss curves would differ.
@@ -176,26 +178,28 @@ nlohmann::json run_resnet_peer(const ResnetBenchOptions& options,
                                const std::filesystem::path& script,
                                const std::string& device,
                                const std::string& mode) {
-  return run_peer(options.common.python,
-                  script,
-                  {"--net",
-                   options.net,
-                   "--batch",
-                   std::to_string(options.batch),
-                   "--steps",
-                   std::to_string(options.steps),
-                   "--warmup",
-                   std::to_string(options.warmup),
-                   "--precision",
-                   options.precision,
-                   "--device",
-                   device.starts_with("cuda") ? "cuda" : "cpu",
-                   "--mode",
-                   mode,
-                   "--weights",
-                   options.save_weights.string(),
-                   "--images",
-                   options.save_images.string()});
+  std::vector<std::string> words = {"--net",
+                                    options.net,
+                                    "--batch",
+                                    std::to_string(options.batch),
+                                    "--steps",
+                                    std::to_string(options.steps),
+                                    "--warmup",
+                                    std::to_string(options.warmup),
+                                    "--precision",
+                                    options.precision,
+                                    "--device",
+                                    device.starts_with("cuda") ? "cuda" : "cpu",
+                                    "--mode",
+                                    mode,
+                                    "--weights",
+                                    options.save_weights.string(),
+                                    "--images",
+                                    options.save_images.string()};
+  if (options.small_images) {
+    words.emplace_back("--small-images");
+  }
+  return run_peer(options.common.python, script, words);
 }
 
 void print(const ResnetBenchOptions& options,
@@ -259,6 +263,7 @@ void report(const ResnetBenchOptions& options,
                          {"net", options.net},
                          {"batch", options.batch},
                          {"size", options.size},
+                         {"small_images", options.small_images},
                          {"precision", options.precision},
                          {"steps", options.steps},
                          {"warmup", options.warmup},
