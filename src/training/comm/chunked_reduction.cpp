@@ -10,9 +10,9 @@ namespace {
 
 // With W workers and W parts, worker r:
 //
-//   all_to_all    sends part p to worker p, receives part r of all workers    (W - 1) / W of the
-//   bytes reduce_all    adds up the W copies of part r in the order of ranks all_gather    receives
-//   the sums of all parts                              (W - 1) / W of the bytes
+//   all_to_all   sends part p to worker p, receives part r of all      (W - 1) / W of the bytes
+//   reduce_all   adds the W copies of part r in the order of ranks
+//   all_gather   receives the sums of all parts                        (W - 1) / W of the bytes
 void exchange_and_reduce(torch::Tensor& output,
                          const torch::Tensor& input,
                          Reduction reduction,

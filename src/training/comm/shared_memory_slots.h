@@ -14,8 +14,8 @@
 
 namespace lockstep::comm {
 
-// Chunked exchange between the workers of one machine through a segment of shared memory. Knows no
-// collective: shared_collectives.cpp builds them on it.
+// Chunked exchange between the workers of one machine through a segment of shared memory. The
+// collectives are built on it in shared_collectives.cpp.
 //
 // Layout of the segment, for W workers:
 //

@@ -6,17 +6,17 @@
 #include "training/kernels/stream.h"
 
 // Batch norm of features [rows, channels], where a row is a pixel; channels is a multiple of 64.
-// Sums are taken in float32 and finished in float64; the same inputs give the same bits.
+// Sums are accumulated in float32 and completed in float64. Results are deterministic.
 namespace lockstep::kernels {
 
 constexpr int64_t kNormChannels = 64;
 
-// A workspace is batch_norm_workspace() bytes, of which the first kNormCounters are zero before the
-// first call; calls that follow each other on a stream may share it.
+// A workspace has batch_norm_workspace() bytes. The first kNormCounters bytes must be zero before
+// the first call. Successive calls on one stream can share a workspace.
 constexpr int64_t kNormCounters = 1024;
 int64_t batch_norm_workspace();
 
-// What is known of a batch, [channels] each: normalised = input * scale + shift.
+// Statistics of a batch, [channels] each: normalised = input * scale + shift.
 struct NormValues {
   float* mean = nullptr;
   float* rstd = nullptr;   // 1 / standard deviation
@@ -24,8 +24,8 @@ struct NormValues {
   float* shift = nullptr;  // bias - mean * scale
 };
 
-// The values of this batch. The running averages move towards them by `momentum`, as libtorch's do,
-// and `batches` is counted up, unless null.
+// Computes the statistics of a batch. Updates the running averages with `momentum`, as libtorch
+// does, and increments `batches` unless it is null.
 struct NormStatistics {
   NormValues values;
   float* running_mean = nullptr;
@@ -42,9 +42,9 @@ struct NormStatistics {
 };
 void batch_norm_statistics(const NormStatistics& call, Stream stream);
 
-// output = ReLU(normalised + addend). `addend` may be null; it is normalised itself where
-// addend_values has a scale. `mask`, [rows, channels / 8] bytes unless null, is given a bit for
-// each number that ReLU let through.
+// output = ReLU(normalised + addend). `addend` can be null; it is normalised as well if
+// addend_values has a scale. `mask`, [rows, channels / 8] bytes unless null, receives one bit per
+// element: whether ReLU passed it.
 struct NormForward {
   Bf16* output = nullptr;
   uint8_t* mask = nullptr;
@@ -57,8 +57,8 @@ struct NormForward {
 };
 void batch_norm_forward(const NormForward& call, Stream stream);
 
-// A batch norm on the way back: gradients of weight and bias, [channels], and what the gradient of
-// its input is made with, factors [3, channels]: factors[0] * gradient + factors[1] * input +
+// The backward pass of one batch norm: gradients of weight and bias, [channels], and factors [3,
+// channels], which give the gradient of the input: factors[0] * gradient + factors[1] * input +
 // factors[2].
 struct NormBack {
   const Bf16* input = nullptr;
@@ -69,19 +69,19 @@ struct NormBack {
   Bf16* input_gradient = nullptr;  // [rows, channels]
 };
 
-// 3x3 pooling with stride 2 and a border of one, between ReLU and the gradient: `gradient` is then
-// [images, height / 2, width / 2, channels], and `choice` as pool_forward() left it. No pooling
-// where `choice` is null.
+// 3x3 max pooling with stride 2 and padding 1 after ReLU. `gradient` is then [images, height / 2,
+// width / 2, channels], and `choice` is the result of pool_forward(). Null: no pooling.
 struct Pooling {
   const uint8_t* choice = nullptr;
-  int height = 0;  // of what was pooled, even
+  int height = 0;  // height of the input of the pooling, even
   int width = 0;
 };
 
-// The gradient of ReLU(normalised + addend) with respect to inputs and weights. ReLU's sign comes
-// from `mask`, or is found out again where that is null and there was no addend. `shortcut` is the
-// batch norm of the addend, if its input is not null. `masked`, unless null, is given the gradient
-// behind ReLU: that of an addend which was not normalised.
+// Computes the gradients of ReLU(normalised + addend) with respect to inputs and weights. The sign
+// of the ReLU is read from `mask`, or recomputed if `mask` is null, which requires that there was
+// no addend. `shortcut` is the batch norm of the addend, if its input is not null. `masked`, unless
+// null, receives the gradient of the sum, which is the gradient of an addend that was not
+// normalised.
 struct NormBackward {
   const Bf16* gradient = nullptr;
   const uint8_t* mask = nullptr;

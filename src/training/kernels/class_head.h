@@ -7,8 +7,8 @@
 
 namespace lockstep::kernels {
 
-// The mean over the pixels of each image: output [images, channels] of input [images, pixels,
-// channels]. channels is a multiple of 8.
+// Mean over the pixels of each image: output [images, channels], input [images, pixels, channels].
+// channels is a multiple of 8.
 struct PixelMean {
   Bf16* output = nullptr;
   const Bf16* input = nullptr;
@@ -18,8 +18,7 @@ struct PixelMean {
 };
 void pixel_mean(const PixelMean& call, Stream stream);
 
-// Its backward: every pixel of `output` is given the image's `gradient` [images, channels] /
-// pixels.
+// Backward pass of pixel_mean(): each pixel of `output` is gradient [images, channels] / pixels.
 struct PixelMeanBackward {
   Bf16* output = nullptr;
   const Bf16* gradient = nullptr;
@@ -29,14 +28,14 @@ struct PixelMeanBackward {
 };
 void pixel_mean_backward(const PixelMeanBackward& call, Stream stream);
 
-// A row with this target is left out, as libtorch's cross entropy leaves it out.
+// Rows with this target are ignored, as in the cross entropy of libtorch.
 constexpr int64_t kNoTarget = -100;
 
-// The cross entropy of each row of scores [rows, classes] with its target, of which `smoothing`
-// belongs to all classes alike: its mean over the rows that have a target, *loss, and what the
-// backward wants: each row's share of that mean, *share, and the logarithm of its sum of powers.
-// For classes by the thousand; of tens of thousands there is cross_entropy(). A target that is
-// neither kNoTarget nor a class makes the loss NaN, and the gradient of its row.
+// Cross entropy of each row of scores [rows, classes] with its target; label smoothing spreads
+// `smoothing` of each target evenly over all classes. *loss is the mean over the rows with a
+// target. For the backward pass, *share is the weight of one row in this mean, and log_sum_exp has
+// one value per row. Suited to thousands of classes; cross_entropy() is for tens of thousands. A
+// target that is neither kNoTarget nor a class makes the loss and the gradient of its row NaN.
 struct ClassEntropy {
   float* loss = nullptr;
   float* share = nullptr;
@@ -50,8 +49,8 @@ struct ClassEntropy {
 };
 void class_entropy(const ClassEntropy& call, Stream stream);
 
-// Its backward: the gradient of the scores, of their shape, where that of the mean is *factor.
-// Zero in a row that has no target.
+// Backward pass of class_entropy(): the gradient of the scores, where *factor is the gradient of
+// the mean. The gradient is zero in rows without a target.
 struct ClassEntropyBackward {
   Bf16* gradient = nullptr;
   const float* factor = nullptr;

@@ -7,14 +7,14 @@
 
 namespace lockstep::kernels {
 
-// Where sums by column go: adjacent parts of `columns` columns each. A part
-// whose place is null is dropped.
+// Destinations of column sums: adjacent parts with `columns` columns each. Parts with a null
+// destination are discarded.
 struct ColumnSums {
   float* parts[3] = {nullptr, nullptr, nullptr};
   int64_t columns = 0;
 };
 
-// Adds up the rows of partials [count, width] in fixed order; width is that of all parts.
+// Adds the rows of partials [count, width] in a fixed order; `width` includes all parts.
 void add_partials(
     const ColumnSums& sums, const float* partials, int64_t count, int64_t width, Stream stream);
 

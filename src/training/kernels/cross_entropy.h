@@ -7,11 +7,11 @@
 
 namespace lockstep::kernels {
 
-// The cross entropy of each row of scores [rows, stride], of which the first `classes` columns
-// count, with its target. Reads the scores once. losses [rows] may be null. If `gradient` is true
-// the scores are replaced by scale x (softmax - one at the target), and zero beyond `classes`.
-// stride is a multiple of 8. A target below zero is ignored: loss and gradient are zero. A target
-// of `classes` or more makes the loss NaN. Probabilities are never stored.
+// Cross entropy of each row of scores [rows, stride] with its target. Only the first `classes`
+// columns are scores; stride is a multiple of 8. Reads the scores once and never stores
+// probabilities. losses [rows] can be null. If `gradient` is true, the scores are replaced by scale
+// x (softmax - one_hot(target)), and by zero beyond `classes`. Negative targets are ignored: loss
+// and gradient are zero. A target of `classes` or more makes the loss NaN.
 struct CrossEntropyCall {
   float* losses = nullptr;
   Bf16* scores = nullptr;

@@ -7,13 +7,13 @@
 
 namespace lockstep::kernels {
 
-// All matrices are [rows, columns], row after row, on the GPU; columns is a multiple of 8. Sums
-// over rows are taken in float32, overwrite what was there, and have the same bits every time.
-// `workspace` is column_sum_workspace() bytes.
+// All matrices are row-major [rows, columns] on the GPU; columns is a multiple of 8. Sums over rows
+// are computed in float32, overwrite their destination and are deterministic. `workspace` has
+// column_sum_workspace() bytes.
 int64_t column_sum_workspace(int64_t columns);
 
-// GELU, the approximation by tanh. before = input + bias (in place if the same memory; not written
-// if null), output = gelu(input + bias). `bias` may be null.
+// GELU with the tanh approximation: before = input + bias, output = gelu(before). `before` can be
+// the same memory as `input`, or null: not written. `bias` can be null.
 void bias_gelu_forward(Bf16* output,
                        Bf16* before,
                        const Bf16* input,
@@ -22,8 +22,8 @@ void bias_gelu_forward(Bf16* output,
                        int64_t columns,
                        Stream stream);
 
-// input_gradient = output_gradient * gelu'(before), which may be the same memory as
-// output_gradient; bias_gradient [columns] = its sum over rows, unless null.
+// input_gradient = output_gradient * gelu'(before); both gradients can be the same memory.
+// bias_gradient [columns] = the sum of input_gradient over rows, unless null.
 void gelu_backward(Bf16* input_gradient,
                    float* bias_gradient,
                    const Bf16* output_gradient,
@@ -37,8 +37,9 @@ void gelu_backward(Bf16* input_gradient,
 void column_sum(
     float* sums, const Bf16* matrix, void* workspace, int64_t rows, int64_t columns, Stream stream);
 
-// joined [rows, 3 x columns] = first, second, third [rows, columns], side by side; sums
-// [3 x columns] = the sum of that over rows, unless null. The workspace is that of 3 x columns.
+// joined [rows, 3 x columns] = first, second, third [rows, columns], side by side; sums [3 x
+// columns] = the sums of `joined` over rows, unless null. `workspace` has column_sum_workspace(3 x
+// columns) bytes.
 void join_columns(Bf16* joined,
                   float* sums,
                   const Bf16* first,

@@ -7,9 +7,9 @@
 
 namespace lockstep::kernels {
 
-// Adds to token_gradient [tokens, columns] the rows of output_gradient [count, columns] by their
-// tokens. `sorted` are the tokens in rising order, `order` where each of them stood, as a stable
-// sort gives them; columns is a multiple of 8. The same inputs give the same bits.
+// Adds each row of output_gradient [count, columns] to the row of its token in token_gradient
+// [tokens, columns]. `sorted` and `order` are the results of a stable sort of the tokens: values in
+// ascending order and original positions. columns is a multiple of 8. The result is deterministic.
 void embedding_backward(float* token_gradient,
                         const Bf16* output_gradient,
                         const int64_t* sorted,
@@ -18,8 +18,8 @@ void embedding_backward(float* token_gradient,
                         int64_t columns,
                         Stream stream);
 
-// position_gradient [length, columns] = the sums of the rows i of output_gradient with the same
-// i % length; count is a multiple of length. Overwrites.
+// position_gradient [length, columns]: row p is the sum of the rows i of output_gradient with i %
+// length == p. count is a multiple of length. Overwrites the destination.
 void position_backward(float* position_gradient,
                        const Bf16* output_gradient,
                        int64_t count,

@@ -9,15 +9,15 @@ namespace lockstep::kernels {
 // Throws Error with the name of the call and CUDA's text, unless `status` is success.
 void check_cuda(cudaError_t status, const char* call);
 
-// The same for the launch of `kernel` that was just made.
+// Throws Error if the preceding launch of `kernel` failed.
 void check_launch(const char* kernel);
 
-// A fault of the caller: throws Error if `is_met` is false.
+// Checks an argument of the caller: throws Error if `is_met` is false.
 void require(bool is_met, const char* what);
 
-// What the current device has.
+// Properties of the current device.
 int multiprocessors();
-int shared_bytes_per_block();  // the most that a kernel may ask for
+int shared_bytes_per_block();  // maximum that a kernel can request
 bool has_bulk_copies();        // Hopper or newer
 
 inline int64_t divide_up(int64_t value, int64_t by) {

@@ -8,13 +8,14 @@
 
 namespace lockstep::kernels {
 
-// All matrices are [rows, columns], row after row, on the GPU; columns is a multiple of 8. Sums are
-// taken in float32.
+// All matrices are row-major [rows, columns] on the GPU; columns is a multiple of 8. Sums are
+// computed in float32.
 
-// output = LayerNorm(input + branch) * weight + bias, by row. `branch` may be null. `sum`, which
-// may be `input` itself and is null where there is no branch, is given input + branch. `mean` and
-// `rstd` (1 / standard deviation), [rows], are for backward. `fp8`, unless null, receives
-// the output in e4m3, multiplied by `scale`, and `history` its maximum; `output` can then be null.
+// output = LayerNorm(input + branch) * weight + bias, for each row. `branch` can be null. `sum`
+// receives input + branch; it can be the same memory as `input`, and is null if there is no branch.
+// `mean` and `rstd` (1 / standard deviation), [rows], are needed by the backward pass. `fp8`,
+// unless null, receives the output in e4m3, multiplied by `scale`, and `history` its maximum;
+// `output` can then be null.
 struct LayerNormForward {
   Bf16* output = nullptr;
   Fp8* fp8 = nullptr;
@@ -33,11 +34,11 @@ struct LayerNormForward {
 };
 void layer_norm_forward(const LayerNormForward& call, Stream stream);
 
-// input_gradient = the gradient with respect to what was normalised, plus `residual` if that is not
-// null (which may be the same memory). `input` is what was normalised (LayerNormForward::sum, or
-// its input). weight_gradient and bias_gradient, [columns], are overwritten; so is column_sum, the
-// sums of input_gradient over all rows (after residual was added), unless it is null. The same
-// inputs give the same bits. `workspace` is layer_norm_workspace() bytes.
+// input_gradient = the gradient with respect to the normalised values, plus `residual` if that is
+// not null (it can be the same memory). `input` holds the normalised values (LayerNormForward::sum,
+// or its input). weight_gradient and bias_gradient, [columns], are overwritten. So is column_sum,
+// unless null: the sums of input_gradient, including `residual`, over all rows. Results are
+// deterministic. `workspace` has layer_norm_workspace() bytes.
 struct LayerNormBackward {
   Bf16* input_gradient = nullptr;
   float* weight_gradient = nullptr;

@@ -36,7 +36,7 @@ void check_cublas(cublasStatus_t status, const char* call) {
       .fact("text", cublasLtGetStatusString(status), "cuBLASLt");
 }
 
-// Handles of the C library that end with their owner.
+// Owner of a handle of the C library.
 template <typename Handle, cublasStatus_t (*destroy)(Handle)>
 class Owned {
  public:
@@ -72,7 +72,7 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // False where there is no room.
+  // Returns false if the allocation fails.
   bool take(size_t bytes) {
     const cudaError_t status = cudaMalloc(&memory_, bytes);
     if (status == cudaErrorMemoryAllocation) {

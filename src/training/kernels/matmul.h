@@ -12,7 +12,7 @@ namespace lockstep::kernels {
 enum class Epilogue {
   None,
   Bias,          // + bias [n]
-  BiasGelu,      // gelu(product + bias); what goes into gelu is written to `aux`
+  BiasGelu,      // gelu(product + bias); the input of gelu is written to `aux`
   GeluBackward,  // product * gelu'(aux)
 };
 
@@ -52,9 +52,9 @@ struct MatmulCall {
       nullptr;  // [m, n], added to the product; epilogues None and Bias, not `output`
 };
 
-// Matrix products by cuBLASLt, on the device that was current when it was made. Tries the library's
-// ways for a shape when it comes the second time (unless the stream is being captured) and keeps
-// the fastest. One thread at a time may call it.
+// Matrix products with cuBLASLt on the device that is current at construction. When a shape is used
+// again and the stream is not being captured, times the candidate algorithms of cuBLASLt and keeps
+// the fastest. Not thread-safe.
 class Matmul {
  public:
   Matmul();

@@ -7,37 +7,37 @@
 
 namespace lockstep::kernels {
 
-// One tensor that an optimizer updates, all float32, `count` elements each. On the GPU, in a table.
+// The tensors of one parameter, float32 with `count` elements each. The table is on the GPU.
 struct UpdatedTensor {
   float* parameter = nullptr;
   const float* gradient = nullptr;
-  float* first = nullptr;   // Adam's mean, SGD's momentum; may be null for SGD without
-  float* second = nullptr;  // Adam's mean of squares
-  Bf16* copy = nullptr;     // is given the new parameter in 16 bits, unless null
+  float* first = nullptr;   // first moment of Adam, momentum of SGD; null: no momentum
+  float* second = nullptr;  // second moment of Adam
+  Bf16* copy = nullptr;     // receives the new parameter in 16 bits, unless null
   int64_t count = 0;
-  int64_t begin = 0;  // how many elements stand before this one in the table
-  int group = 0;      // which Rates hold for it
+  int64_t begin = 0;  // number of elements before this entry in the table
+  int group = 0;      // index of its Rates
   // Muon only:
   Bf16* update = nullptr;  // the update of a matrix
   float scale = 1;         // factor of the update
 };
 
-// What a step is done with; on the GPU, one for each group, written before each step (also by a
-// copy that stands before the kernels in a graph).
+// Coefficients of a step; one entry for each group, on the GPU. Updated before each step, also by a
+// copy at the start of a recorded CUDA graph.
 struct Rates {
   float lr = 0;
   float beta1 = 0;  // SGD and Muon: momentum
   float beta2 = 0;  // SGD: dampening
   float epsilon = 0;
   float weight_decay = 0;
-  float correction1 = 1;     // 1 - beta1^step; SGD: 0 in the first step of all, else 1
+  float correction1 = 1;     // 1 - beta1^step; SGD: 0 in the first step, then 1
   float correction2 = 1;     // 1 - beta2^step
   float gradient_scale = 1;  // gradients are multiplied by this first
 };
 
-// The sum of squares of all gradients of the table, times gradient_scale^2, in float64; the same
-// inputs give the same bits. `tensors` has `count` entries with `elements` elements together.
-// `workspace` is square_sum_workspace() bytes.
+// Computes the sum of squares of all gradients of the table, times gradient_scale^2, in float64.
+// The result is deterministic. `tensors` has `count` entries with a total of `elements` elements.
+// `workspace` has square_sum_workspace() bytes.
 void square_sum(double* sum,
                 const UpdatedTensor* tensors,
                 int count,
@@ -47,15 +47,15 @@ void square_sum(double* sum,
                 Stream stream);
 int64_t square_sum_workspace();
 
-// Limits the norm, and leaves the step out where a gradient is not finite; both by `squares`, the
-// result of square_sum(), which is null if neither is wanted.
+// Clips the gradient norm, and skips the step if a gradient is not finite. Both need `squares`, the
+// result of square_sum(); null: neither.
 struct Clip {
   const double* squares = nullptr;
-  float max_norm = 0;  // 0: no limit; as torch: factor = max_norm / (norm + 1e-6), if below 1
+  float max_norm = 0;  // 0: no limit. Factor as in torch: max_norm / (norm + 1e-6), if below 1
   bool skip_if_not_finite = false;
 };
 
-// One step of torch.optim.AdamW (decay apart from the gradient) or, with `decay_in_gradient`, Adam.
+// One step of torch.optim.AdamW (decoupled decay) or, with `decay_in_gradient`, of Adam.
 void adamw_step(const UpdatedTensor* tensors,
                 int count,
                 int64_t elements,

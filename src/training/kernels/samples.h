@@ -43,7 +43,7 @@ struct SampleJob {
   int64_t column_step = 0;
 };
 
-// The most columns of a part.
+// Maximum number of columns of a part.
 constexpr int kMostSampleColumns = 4096;
 
 struct MakeSamples {

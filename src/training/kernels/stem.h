@@ -8,13 +8,13 @@
 
 namespace lockstep::kernels {
 
-// Images as the stem's convolution wants them: 2x2 pixels become one of twelve channels (row,
-// column, colour), padded to sixteen, with two such cells before and one after, so that 7x7 with
-// stride 2 is 4x4 with stride 1. output[image, y, x, 16], y from 0 to height / 2 + 2. Borders are
-// zero.
+// Arranges images for the convolution of the stem (space to depth): 2x2 pixels become one cell of
+// 12 channels (row, column, colour), padded to 16. Two cells of padding precede and one follows, so
+// that the 7x7 convolution with stride 2 becomes 4x4 with stride 1. The output is [image, y, x,
+// 16], with y from 0 to height / 2 + 2. The padding is zero.
 //
-// value * scale[colour] + shift[colour] of bytes, where `bytes` is not null, or of `floats`;
-// strides count elements.
+// Input elements are `bytes`, or `floats` if `bytes` is null. Each becomes value * scale[colour] +
+// shift[colour]. Strides count elements.
 constexpr int kCellChannels = 16;
 struct ImageCells {
   Bf16* output = nullptr;
@@ -32,9 +32,9 @@ struct ImageCells {
 };
 void image_cells(const ImageCells& call, Stream stream);
 
-// The largest of ReLU(normalised) in windows of 3x3 with stride 2 and a border of one: output
-// [images, height / 2, width / 2, channels]. `choice`, of the same shape, is given which of the
-// nine it was, the first of equals, or kNoChoice where ReLU stopped them all.
+// Max pooling of ReLU(normalised) with 3x3 windows, stride 2 and padding 1: output [images, height
+// / 2, width / 2, channels]. `choice`, of the same shape, receives the index of the maximum in its
+// window (the first, if several are equal), or kNoChoice if ReLU passed none.
 constexpr uint8_t kNoChoice = 255;
 struct PoolForward {
   Bf16* output = nullptr;

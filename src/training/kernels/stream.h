@@ -5,7 +5,7 @@ struct CUstream_st;
 
 namespace lockstep::kernels {
 
-// CUDA's cudaStream_t, for those who do not have its headers.
+// cudaStream_t of CUDA, for code that does not include its headers.
 using Stream = CUstream_st*;
 
 // An element of 16 bits, a bfloat16; opaque outside the kernels.

@@ -7,8 +7,8 @@
 namespace lockstep::models {
 namespace {
 
-// 1.13 has a setter for each device, later versions one for all. A name that a version lacks can
-// only be asked for without at::autocast:: before it.
+// libtorch 1.13 has one setter per device, later versions have one for all devices. Only an
+// unqualified name may be missing in a `requires` expression, hence the using directive.
 using namespace at::autocast;  // NOLINT(google-build-using-namespace)
 
 template <typename Device, typename Type>

@@ -6,13 +6,14 @@
 
 namespace lockstep::models {
 
-// The type that this thread computes matrix products and convolutions in on `device`, if autocast
-// is on.
+// Returns the type in which this thread computes matrix products and convolutions on `device`, or
+// nothing if autocast is disabled.
 std::optional<torch::ScalarType> autocast_type(torch::DeviceType device);
 
-// While it lives, this thread computes what gains by it on `device` in `type`, and all else in
-// float32; weights stay as they are. Without a type: everything in the type that it has. On the way
-// out the state before is back, and the copies of weights that were made are dropped.
+// Enables autocast on this thread during the lifetime of this object: operators that benefit run on
+// `device` in `type`, all others in float32; the parameters keep their types. Without `type`,
+// autocast is disabled. The destructor restores the previous state and drops the cached copies of
+// weights at the end of the outermost scope.
 class AutocastScope {
  public:
   AutocastScope(torch::DeviceType device, std::optional<torch::ScalarType> type);

@@ -5,8 +5,8 @@
 
 namespace lockstep::models {
 
-// The mean cross entropy of scores [N, classes] by libtorch's operators, in float32 at least:
-// sixteen bits are too few to take a logarithm of a sum in.
+// Computes the mean cross entropy of scores [N, classes] with operators of libtorch. Uses at least
+// float32, because 16-bit types are not precise enough for log-sum-exp.
 torch::Tensor class_entropy(const torch::Tensor& scores,
                             const torch::Tensor& targets,
                             double smoothing);

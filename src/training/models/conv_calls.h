@@ -8,12 +8,13 @@
 #include "training/models/kernel_calls.h"
 #include "training/models/resnet_fused.h"
 
-// Convolutions and batch norms of a ResNet on tensors, as kernel_calls.h has GPT-2's parts: each
-// call allocates what it returns and queues on the current stream. No autograd here. Features are
-// [N, channels, height, width] in bfloat16, in memory pixel by pixel.
+// Convolutions and batch norms of a ResNet, called with tensors; kernel_calls.h has the calls for
+// GPT-2. Each call allocates its results and enqueues the kernels on the current stream. Autograd
+// graphs are not recorded. Features are [N, channels, height, width] in bfloat16, stored
+// channels-last.
 namespace lockstep::models {
 
-// What the parts of a network on one GPU share.
+// State shared by all parts of a network on one GPU.
 class ConvEngine {
  public:
   explicit ConvEngine(torch::Device where);
@@ -24,7 +25,7 @@ class ConvEngine {
 
 constexpr auto kPixelByPixel = torch::MemoryFormat::ChannelsLast;
 
-// A convolution and its batch norm, but for the trained numbers.
+// Settings and buffers of a convolution and its batch norm, without their parameters.
 struct Layer {
   int64_t stride = 1;
   int64_t padding = 0;
@@ -44,34 +45,35 @@ torch::Tensor new_features(const torch::Tensor& like,
                            int64_t height,
                            int64_t width);
 
-// Of the same shape.
+// Allocates uninitialized features with the same shape.
 torch::Tensor new_like(const torch::Tensor& features);
 
-// A convolution's trained numbers as they are computed with: by an operator, so that code that cuts
-// up parameters sees it.
+// Returns the weight of a convolution as a bfloat16 copy. The copy is made by an operator, so that
+// strategies that partition parameters can gather the parameter first.
 torch::Tensor as_weight(const torch::Tensor& parameter);
 
-// A 1x1 convolution with stride 1 is a matrix product, here and in the gradients.
+// Computes 1x1 convolutions with stride 1 as matrix products; so do the gradients below.
 torch::Tensor convolve(ConvEngine& engine,
                        const torch::Tensor& input,
                        const torch::Tensor& weight,
                        const Layer& layer);
 
-// One of both, of a convolution that is not a matrix product.
+// Returns the gradient of the input or of the weight, for convolutions that are not matrix
+// products.
 torch::Tensor convolution_gradient(const torch::Tensor& gradient,
                                    const torch::Tensor& input,
                                    const torch::Tensor& weight,
                                    const Layer& layer,
                                    bool of_input);
 
-// In float32, in the order of the parameter.
+// The result is float32 and has the memory layout of the parameter.
 torch::Tensor weight_gradient(ConvEngine& engine,
                               const torch::Tensor& gradient,
                               const torch::Tensor& input,
                               const torch::Tensor& weight,
                               const Layer& layer);
 
-// With `addend`, unless that is undefined.
+// Adds `addend` to the gradient if it is defined.
 torch::Tensor input_gradient(ConvEngine& engine,
                              const torch::Tensor& gradient,
                              const torch::Tensor& input,
@@ -79,10 +81,10 @@ torch::Tensor input_gradient(ConvEngine& engine,
                              const Layer& layer,
                              const torch::Tensor& addend);
 
-// For the norms of one pass, one after the other.
+// The batch norms of one pass share a workspace, because they run one after the other.
 torch::Tensor new_norm_workspace(const torch::Tensor& like);
 
-// What statistics() returns, a row each: mean, rstd, scale, shift.
+// `rows` is the result of statistics(): one row each for mean, rstd, scale and shift.
 kernels::NormValues values_of(const torch::Tensor& rows);
 
 torch::Tensor statistics(const torch::Tensor& features,
@@ -91,7 +93,7 @@ torch::Tensor statistics(const torch::Tensor& features,
                          const Layer& layer,
                          const torch::Tensor& workspace);
 
-// What backward wants of a batch norm, and where its results go.
+// Inputs and outputs of the backward pass of one batch norm.
 struct Back {
   torch::Tensor features;
   torch::Tensor values;

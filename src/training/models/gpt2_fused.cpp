@@ -28,7 +28,7 @@ using torch::autograd::variable_list;
 
 // Scores are padded to a multiple of this: products with odd sizes are four times slower.
 constexpr int64_t kScoreStride = 128;
-// Rows of scores at a time: 1.6 GB of them in a vocabulary of 50257.
+// Scores are computed for this many rows at a time: 1.6 GB with a vocabulary of 50257.
 constexpr int64_t kScoreRows = 16384;
 
 // Records the maxima of tensors during the first training pass of fp8, which computes in bfloat16.
@@ -370,7 +370,8 @@ class TokenLossFunction : public torch::autograd::Function<TokenLossFunction> {
                            stream());
       }
     }
-    // Rows that count in the mean, as a share of all; mostly one, which sixteen bits can hold.
+    // Converts the mean over all rows to the mean over the rows with a target. Usually 1, which is
+    // exact in 16 bits.
     const Tensor share = static_cast<float>(count) / goals.ge(0).sum().to(torch::kFloat32);
     if (wants_gradient) {
       context->save_for_backward({hidden_gradient, table_gradient.narrow(0, 0, classes), share});
@@ -397,10 +398,10 @@ FusedEnginePtr make_fused_engine(const Tensor& like, int64_t width, int64_t head
   constexpr int64_t kLanes = 8;  // elements of 16 bits that a kernel takes at a time
   constexpr int64_t kWidestHead = 128;
   const int64_t head = width / heads;
-  constexpr int64_t kWidest = 8192;  // of layer norm's backward
+  constexpr int64_t kWidest = 8192;  // limit of the backward pass of layer norm
   const bool fits =
       width % kLanes == 0 && width <= kWidest && head % kLanes == 0 && head <= kWidestHead;
-  // cuDNN's attention, and bfloat16 itself, begin with this generation.
+  // Minimum compute capability for the attention of cuDNN and for bfloat16.
   constexpr int kGeneration = 8;
   if (!like.is_cuda() || !fits ||
       at::cuda::getDeviceProperties(like.device().index())->major < kGeneration) {

@@ -6,20 +6,21 @@
 
 namespace lockstep::models {
 
-// What the fused parts of one model share; made on the GPU that is current.
+// State shared by the fused parts of one model. Belongs to the GPU that is current when it is
+// created.
 class FusedEngine;
 using FusedEnginePtr = std::shared_ptr<FusedEngine>;
 
-// The fused parts of a GPT-2: whole blocks, forward and backward, by cuBLASLt, cuDNN's attention
-// and our own kernels. The stream of values between blocks is bfloat16 [N, T, width]; weights may
-// be of any type, and get gradients in float32.
+// Fused parts of GPT-2: forward and backward of whole blocks with cuBLASLt, the attention of cuDNN
+// and kernels of lockstep. Hidden states between blocks are bfloat16 [N, T, width]. Weights can
+// have any type; their gradients are float32.
 
-// Null where they cannot be used: this build has no CUDA, `like`, a weight, is not on a GPU, what
-// is computed there is not bfloat16, or sizes do not fit the kernels.
+// Returns null if the fused parts cannot be used: the build has no CUDA, `like` (a weight) is not
+// on a GPU or the GPU is too old, or the kernels do not support the sizes.
 FusedEnginePtr make_fused_engine(const torch::Tensor& like, int64_t width, int64_t heads);
 
-// Whether what is computed on this thread with such weights is bfloat16 on a GPU: by autocast or by
-// their own type.
+// Returns whether this thread computes in bfloat16 on a GPU with such weights, because of autocast
+// or because the weights are bfloat16.
 bool computes_in_bf16(const torch::Tensor& weight);
 
 // Returns the reason why fp8 is unavailable on `device`, or an empty string if it is available.
@@ -61,13 +62,14 @@ torch::Tensor fused_block(const FusedEnginePtr& engine,
 
 torch::Tensor fused_norm(const torch::Tensor& input, const FusedNorm& norm);
 
-// The sum of both embeddings.
+// Computes the sum of token and position embeddings.
 torch::Tensor fused_embedding(const torch::Tensor& tokens,
                               const torch::Tensor& token_table,
                               const torch::Tensor& position_table);
 
-// The mean cross entropy of `targets` [N, T], those below zero left out, with scores made of
-// `hidden` and the table. Scores are made for some rows at a time, and never kept.
+// Computes the mean cross entropy of `targets` [N, T] and the scores of `hidden` with the token
+// table. Negative targets are ignored. Scores are computed in chunks of rows and never stored as a
+// whole.
 torch::Tensor fused_token_loss(const FusedEnginePtr& engine,
                                const torch::Tensor& hidden,
                                const torch::Tensor& token_table,

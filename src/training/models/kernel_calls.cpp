@@ -13,7 +13,7 @@ using kernels::Bf16;
 using kernels::Epilogue;
 using torch::Tensor;
 
-// Of layer norm, as in GPT-2 and as the default of PyTorch.
+// Epsilon of layer norm, as in GPT-2 and by default in PyTorch.
 constexpr float kEpsilon = 1e-5F;
 
 }  // namespace

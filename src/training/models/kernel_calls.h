@@ -5,8 +5,8 @@
 
 #include "training/kernels/matmul.h"
 
-// Our kernels on tensors: each call allocates what it returns and queues on the current stream. No
-// autograd here.
+// Calls of the kernels with tensors. Each call allocates its results and enqueues the kernel on the
+// current stream. Autograd graphs are not recorded.
 namespace lockstep::models {
 
 kernels::Stream stream();
@@ -21,8 +21,8 @@ torch::Tensor new_f32(const torch::Tensor& like, at::IntArrayRef shape);
 
 torch::Tensor new_workspace(const torch::Tensor& like, int64_t bytes);
 
-// Always a copy, made by an operator: a strategy that partitions the parameters sees it, and may
-// take the parameter away when it is done.
+// Always copies, and does so with an operator: a strategy that partitions the parameters gathers
+// the parameter for this operator and can release it afterwards.
 torch::Tensor copy_bf16(const torch::Tensor& parameter);
 
 torch::Tensor copy_f32(const torch::Tensor& parameter);
@@ -51,7 +51,7 @@ NormGradient norm_backward(const torch::Tensor& output_gradient,
                            const torch::Tensor& residual,
                            bool sums_columns);
 
-// input [rows, in] x weight [in, out], then what the epilogue says.
+// Computes input [rows, in] x weight [in, out], followed by the epilogue.
 struct Linear {
   const torch::Tensor& input;
   const torch::Tensor& weight;
@@ -63,14 +63,14 @@ struct Linear {
 
 torch::Tensor linear(kernels::Matmul& matmul, const Linear& call);
 
-// gradient [rows, out] x weight [in, out] transposed.
+// Computes gradient [rows, out] x weight [in, out] transposed.
 torch::Tensor input_gradient(kernels::Matmul& matmul,
                              const torch::Tensor& gradient,
                              const torch::Tensor& weight,
                              kernels::Epilogue epilogue = kernels::Epilogue::None,
                              const torch::Tensor& aux = {});
 
-// input [rows, in] transposed x gradient [rows, out], in float32.
+// Computes input [rows, in] transposed x gradient [rows, out] in float32.
 torch::Tensor weight_gradient(kernels::Matmul& matmul,
                               const torch::Tensor& input,
                               const torch::Tensor& gradient);

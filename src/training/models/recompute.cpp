@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 // random state (dropout) and the same autocast, and leaves random state and buffers (running
 // averages of batch norm) as it found them.
 
-// The states of the generators that a block may draw from.
+// States of the random generators that a block can use.
 class RandomState {
  public:
   explicit RandomState(torch::Device device) {
@@ -59,7 +59,7 @@ class RandomState {
   std::vector<std::pair<torch::Device, Tensor>> states_;
 };
 
-// What the first computation leaves behind for the second; an autograd context can hold it.
+// State of the first computation that the second one needs. Stored in an autograd context.
 struct Record : torch::CustomClassHolder {
   Record(RecomputedBlock what, const Tensor& input)
       : block(std::move(what)),
@@ -75,7 +75,7 @@ struct Record : torch::CustomClassHolder {
   bool input_wants_gradient;
 };
 
-// Puts random numbers and buffers back to what they are now.
+// Restores the current random state and buffers in its destructor.
 class Restore {
  public:
   Restore(torch::Device device, const std::vector<Tensor>& buffers)
@@ -117,8 +117,8 @@ Tensor compute_again(const Record& record, const Tensor& input) {
 }
 
 struct Recomputed : torch::autograd::Function<Recomputed> {
-  // Parameters are inputs so that their gradients come out of this node's own backward: a
-  // strategy's hooks then see each of them once.
+  // Parameters are inputs of this node, so that their gradients are results of its backward. The
+  // hooks of a strategy then see each gradient once.
   static Tensor forward(AutogradContext* context,
                         const Tensor& input,
                         const at::TensorList& /*parameters*/,
@@ -126,7 +126,8 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
     Tensor output = record->block.forward(input);
     record->after = RandomState(input.device());
     if (record->autocast) {
-      // Copies of weights that were made here know no gradient, and would be used later.
+      // The weights that autocast cached here do not require gradients and must not be reused
+      // later.
       at::autocast::clear_cache();
     }
     context->save_for_backward({input});
@@ -139,8 +140,8 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
         c10::static_intrusive_pointer_cast<Record>(context->saved_data["record"].toCapsule());
     const Tensor saved = context->get_saved_variables()[0];
     const Tensor input = saved.detach().set_requires_grad(record->input_wants_gradient);
-    // Also after an exception, and not before the gradients are there: batch norm refers to its
-    // buffers.
+    // The destructor restores the state even after an exception. It must run after the gradients
+    // are computed, because the graph of batch norm refers to the buffers.
     const Restore restore(input.device(), record->block.buffers);
     const Tensor output = compute_again(*record, input);
 
@@ -160,7 +161,7 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
     if (!record->input_wants_gradient) {
       found.insert(found.begin(), Tensor());
     }
-    found.emplace_back();  // of the record
+    found.emplace_back();  // no gradient for the record
     return found;
   }
 };

@@ -59,7 +59,7 @@ class ResNet final : public ImageClassifier {
                                .stride = stage > 0 && i == 0 ? 2 : 1,
                                .is_bottleneck = shape.is_bottleneck});
         if (options.zero_last_gamma) {
-          // Every block then begins as the identity (Goyal et al. 2017).
+          // Each block starts as the identity (Goyal et al. 2017).
           block->zero_last_gamma();
         }
         from = block->out();
@@ -102,7 +102,7 @@ class ResNet final : public ImageClassifier {
 
  private:
   bool recomputes_;
-  models::ConvEnginePtr engine_;  // of the GPU that the weights were last seen on
+  models::ConvEnginePtr engine_;  // for the GPU of the weights in the last forward pass
   Stem stem_;
   std::vector<std::shared_ptr<ResidualBlock>> blocks_;
   nn::Linear fc_ = nullptr;

@@ -163,11 +163,11 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
     torch::ScalarType type;
   };
 
-  // What forward() kept, in its order.
+  // Tensors saved by forward(), in the same order.
   struct Saved {
     struct Part {
       Tensor weight;
-      Tensor features;  // before the norm
+      Tensor features;  // before the batch norm
       Tensor values;
     };
 
@@ -186,7 +186,7 @@ class BlockFunction : public torch::autograd::Function<BlockFunction> {
 
     Tensor input;
     std::vector<Part> parts;
-    std::vector<Tensor> outputs;  // behind ReLU, of all but the last of the path
+    std::vector<Tensor> outputs;  // after ReLU; without the last part of the path
     Tensor mask;
   };
 };

@@ -7,50 +7,50 @@
 #include <torch/types.h>
 #include <vector>
 
-// Parts of a ResNet that go by kernels of our own, forward and backward, on a GPU in bfloat16:
-// convolutions are cuDNN's and cuBLASLt's, all that stands between them is ours. Images and
-// features are [N, channels, height, width], in memory one pixel's channels after another's.
+// Fused parts of a ResNet, forward and backward, on a GPU in bfloat16. Convolutions use cuDNN and
+// cuBLASLt; all operators between them use kernels of lockstep. Images and features are [N,
+// channels, height, width], stored channels-last.
 namespace lockstep::models {
 
-// A convolution without a bias, and the batch norm after it.
+// A convolution without bias, followed by batch norm.
 struct ConvNorm {
   torch::nn::Conv2d conv = nullptr;
   torch::nn::BatchNorm2d norm = nullptr;
 };
 
-// What the parts of a network on one GPU share.
+// State shared by all parts of a network on one GPU.
 class ConvEngine;
 using ConvEnginePtr = std::shared_ptr<ConvEngine>;
 
-// The engine of the GPU that holds `weight`: `last`, if it is of that one. Null where parts with
-// such weights must go libtorch's way: they compute in something else than bfloat16, workers share
-// what batch norm sees, or the build is without CUDA.
+// Returns the engine for the GPU of `weight`, which is `last` if it belongs to that GPU. Returns
+// null if the operators of libtorch must be used: the computation is not in bfloat16 on a GPU,
+// batch norm is synchronized between workers, or the build has no CUDA.
 ConvEnginePtr find_conv_engine(const torch::Tensor& weight, const ConvEnginePtr& last);
 
-// Normalisation of bytes (value * scale + shift, three of each), a 7x7 convolution with stride 2,
-// batch norm, ReLU, 3x3 pooling. Height and width are even.
+// Normalizes bytes (value * scale + shift per colour), then applies a 7x7 convolution with stride
+// 2, batch norm, ReLU and 3x3 max pooling. Height and width must be even.
 struct StemCall {
   const ConvNorm& stem;
-  std::array<float, 3> scale;  // of bytes; floats are taken as they are
+  std::array<float, 3> scale;  // for bytes; floats are not normalized
   std::array<float, 3> shift;
 };
 torch::Tensor fused_stem(const ConvEnginePtr& engine,
                          const torch::Tensor& images,
                          const StemCall& call);
 
-// `path` one after the other, with ReLU between them; then `shortcut` of the input, or the input
-// itself, is added, and ReLU.
+// Applies the parts of `path` in order, with ReLU between them, then adds shortcut(input), or the
+// input itself without a shortcut, and applies ReLU.
 torch::Tensor fused_block(const ConvEnginePtr& engine,
                           const torch::Tensor& input,
                           const std::vector<ConvNorm>& path,
                           const std::optional<ConvNorm>& shortcut);
 
-// The mean over each image's pixels, [N, channels] in bfloat16.
+// Returns the mean over the pixels of each image, [N, channels] in bfloat16.
 torch::Tensor fused_mean(const torch::Tensor& features);
 
-// The mean cross entropy, in float32, of bfloat16 scores [N, classes], `smoothing` of each target
-// belonging to all classes alike. A target of -100 is left out; another that is no
-// class makes NaN.
+// Computes the mean cross entropy in float32 from bfloat16 scores [N, classes]. Label smoothing
+// spreads `smoothing` of each target evenly over all classes. Targets of -100 are ignored; any
+// other invalid target yields NaN.
 torch::Tensor fused_class_entropy(const torch::Tensor& scores,
                                   const torch::Tensor& targets,
                                   double smoothing);

@@ -11,7 +11,7 @@ namespace {
 
 namespace nn = torch::nn;
 
-// Of ImageNet's training images, from 0 to 1.
+// Mean and standard deviation of the training images of ImageNet, in the range 0 to 1.
 constexpr std::array<double, 3> kMean{0.485, 0.456, 0.406};
 constexpr std::array<double, 3> kDeviation{0.229, 0.224, 0.225};
 
@@ -30,7 +30,7 @@ constexpr Normalisation normalisation() {
   return result;
 }
 
-// In float32, or in float64 for a network of that.
+// Returns float32, or float64 for a float64 network.
 torch::Tensor normalised(const torch::Tensor& images, torch::ScalarType of_network) {
   if (images.scalar_type() != torch::kUInt8) {
     return images;
@@ -50,9 +50,8 @@ nn::Conv2d convolution(int64_t from, int64_t to, int64_t size, int64_t stride) {
   return nn::Conv2d(nn::Conv2dOptions(from, to, size).stride(stride).padding(size / 2).bias(false));
 }
 
-// A norm may have been frozen by itself.
-// The kernels update the running averages with a fixed momentum. Without one, PyTorch uses a
-// cumulative average.
+// Each batch norm is checked, because it can be in evaluation mode by itself. The kernels update
+// the running averages with a fixed momentum; without one, PyTorch uses a cumulative average.
 bool can_fuse(const ConvNorm& part) {
   return part.norm->is_training() && part.norm->options.track_running_stats() &&
          part.norm->options.momentum().has_value();

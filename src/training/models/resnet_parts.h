@@ -7,18 +7,18 @@
 
 #include "training/models/resnet_fused.h"
 
-// What a ResNet is made of, with torchvision's names. Each part goes by kernels of our own where it
-// can (resnet_fused.h), else by libtorch's.
+// The parts of a ResNet, with the names of torchvision. Each part uses the fused kernels where
+// possible (resnet_fused.h), otherwise the operators of libtorch.
 namespace lockstep::models {
 
 constexpr int64_t kStemWidth = 64;
 
-// From the image to what the first block gets: conv1 and bn1 of `owner`.
+// The layers before the first block; registers conv1 and bn1 in `owner`.
 class Stem {
  public:
   Stem(torch::nn::Module& owner, bool small_images);
 
-  // `engine` may be null.
+  // `engine` can be null.
   torch::Tensor forward(const torch::Tensor& images, const ConvEnginePtr& engine);
 
   const torch::Tensor& weight() const { return conv_->weight; }
@@ -36,20 +36,20 @@ struct BlockShape {
   bool is_bottleneck = false;
 };
 
-// Two 3x3 convolutions, or 1x1, 3x3 (which has the stride) and 1x1 with four times the width; then
-// what the block was given is added, through a convolution of its own where the shapes differ.
+// Two 3x3 convolutions, or a bottleneck: 1x1, 3x3 (with the stride) and 1x1 to four times the
+// width. The input is added to the result, through a convolution of its own if the shapes differ.
 class ResidualBlock : public torch::nn::Module {
  public:
   explicit ResidualBlock(const BlockShape& shape);
 
   torch::Tensor forward(const torch::Tensor& input);
 
-  // What forward() goes by from now on; null: libtorch.
+  // Selects the engine for later calls of forward(); null: operators of libtorch.
   void use(ConvEnginePtr engine) { engine_ = std::move(engine); }
 
   int64_t out() const { return out_; }
 
-  // The block then begins as what it is given.
+  // Makes the block start as the identity.
   void zero_last_gamma();
 
  private:

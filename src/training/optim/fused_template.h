@@ -69,7 +69,7 @@ class Fused : public Base, public FusedOptimizer {
   }
 
   // All gradients or none: a step that is half fused would count the steps of some parameters
-  // twice. Asked in every step, because layout and device of gradients can change.
+  // twice. Checked in every step, because layout and device of gradients can change.
   bool is_fused() const override {
     std::optional<torch::Device> device;
     const auto& first =
