@@ -49,8 +49,8 @@ struct ImageOptions {
   // Where batches for a GPU are decoded (--jpeg). gpu: by nvJPEG on `device`, into its memory; cpu:
   // by libjpeg; auto: the faster one (docs/images.md). Files that nvJPEG cannot decode are always
   // decoded on the CPU. Crops, flips and order are the same; pixels differ by at most two levels.
-  // The Loader uses it for the data set itself, not for take(), map() and the like of it: those,
-  // batch() and example() decode on the CPU.
+  // The Loader decodes on the GPU only for the data set itself. Data sets derived from it, such as
+  // take() and map(), and the methods batch() and example() decode on the CPU.
   torch::Device device = torch::kCPU;
   std::string jpeg = "auto";
 };

@@ -57,7 +57,7 @@ struct OptimizerOptions {
 
 // Creates an optimizer for `parameters`. A tensor that occurs twice, as tied weights do, is one
 // parameter. Throws an Error that lists the names if options.name is not one of them. muon needs
-// options.matrices here, because a list does not tell the roles of its parameters.
+// options.matrices here, because a list does not show the roles of its parameters.
 //
 // A training program normally calls Session::make_optimizer() instead, which applies the options
 // of the command line.

@@ -57,9 +57,9 @@ struct TrainerOptions {
   // Length of the linear warm-up. The two values are added; --warmup replaces both.
   int64_t warmup_steps = 0;
   double warmup_epochs = 0;
-  // For samples that do not fill the last global batch of an epoch.
+  // Treatment of samples that do not fill the last global batch of an epoch.
   Tail tail = Tail::Drop;
-  // Of weights, sample order and dropout.
+  // Seed of the initial weights, the sample order and dropout.
   uint64_t seed = 1;
 
   // ---- behaviour: evaluation and checkpoints

@@ -148,10 +148,8 @@ TEST_F(Files, TellWhetherAnotherOneHasTheDirectory) {
 }
 
 // Rank 0 renames the directory of a checkpoint as soon as it sees the last index, while the writer
-// of that index is still in atomic_write().
-// Another process may rename the directory as soon as it sees the file, as rank 0 does with a
-// checkpoint. Here the write itself takes away the name of the directory: `self` leads from the
-// directory to itself, and the file replaces it.
+// of that index is still in atomic_write(). Here the write itself removes the name of the
+// directory: `self` is a link from the directory to itself, and the file replaces it.
 TEST_F(Files, DoNotNeedTheNameOfTheirDirectoryOnceTheyAppear) {
   make_directories(at("draft"));
   std::filesystem::create_symlink(".", at("draft/self"));

@@ -98,8 +98,8 @@ TEST_F(Output, KeepsUpWithAFastWriter) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   EXPECT_THAT(took.count(), Lt(60.0));
   EXPECT_EQ(log(0).size(), kBytes + kBytes / 99 + 3);
-  // Each line has its prefix of five characters, the last one also the '\n' that it lacked. That
-  // one is the same for both, and may be shown as one: "[0-1]: end".
+  // Each line has a prefix of five characters, and the last line also gets the missing '\n'. The
+  // last lines of both workers are equal and may be merged into one: "[0-1]: end".
   const size_t lines = kBytes / 99 + 1;
   const size_t whole = 2 * (log(0).size() + 5 * lines + 1);
   EXPECT_THAT(result.output.size(), AnyOf(whole, whole - 7));

@@ -61,8 +61,6 @@ TEST(CallRecord, RemembersTheCallThatAnExceptionLeft) {
   EXPECT_FALSE(CommunicatorAccess::calls(solo).read().is_inside());
 }
 
-// Two kinds of calls alternate, each with its own number of elements. A reader that saw half of one
-// and half of the other would show an impossible combination.
 TEST(CallRecord, CountsTheTimeInCallsOfTheThreadThatTrains) {
   using std::chrono::milliseconds;
   CallRecord record;
@@ -86,6 +84,8 @@ TEST(CallRecord, CountsTheTimeInCallsOfTheThreadThatTrains) {
   EXPECT_GE(record.waited() - before, milliseconds(20));
 }
 
+// Two kinds of calls alternate, each with its own number of elements. A reader that saw half of one
+// and half of the other would show an impossible combination.
 TEST(CallRecord, IsReadWholeWhileItChanges) {
   CallRecord record;
   std::jthread writer([&record](const std::stop_token& stop) {

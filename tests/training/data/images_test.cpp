@@ -291,8 +291,8 @@ TEST(ImagesForAGpu, NeedNvjpegUnlessTheCpuMayDecode) {
   EXPECT_EQ(tiny_imagenet(folders.path(), options).train->batch(first(2)).size(), 2);
 }
 
-// What a decoder on a GPU makes of it: luma of the full size is averaged, chroma with half as many
-// rows and columns by one step less.
+// The decoder on a GPU averages luma from its full size. Chroma with half as many rows and columns
+// is reduced by one step less.
 TEST(SampleJobs, DescribePlanesAsLibjpegReducesThem) {
   image::Maker maker(image::Recipe{.size = 32, .resize = 32});
   image::RenderPlan plan;

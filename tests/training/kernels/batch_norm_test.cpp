@@ -14,11 +14,11 @@ namespace {
 constexpr double kEpsilon = 1e-5;
 constexpr double kMomentum = 0.1;
 
-// Rows: fewer than a block has, odd ones, and so many that every thread has several.
+// Numbers of rows: fewer than one block processes, odd numbers, and several rows per thread.
 const std::vector<std::pair<int64_t, int64_t>> kShapes = {
     {2, 64}, {33, 128}, {1009, 64}, {12544, 2048}, {50176, 256}, {200704, 64}, {3137, 512}};
 
-// Zeroed where it must be, and poison behind.
+// The counters at the start are zero, the rest is poisoned.
 torch::Tensor norm_workspace() {
   torch::Tensor workspace = workspace_of(batch_norm_workspace());
   workspace.narrow(0, 0, kNormCounters).zero_();
@@ -161,7 +161,7 @@ TEST(BatchNorm, AgreesWithFloat64AutogradForwardAndBackward) {
       expect_close(output, expected.detach(), kBf16Bound, 5e-5);
 
       const torch::Tensor slope = random_bf16({rows, channels});
-      // Where a number is as good as nought, ReLU may go either way: such are left out.
+      // Near zero, rounding decides the sign that ReLU sees, so such elements are excluded.
       const torch::Tensor is_clear = sum.detach().abs() > 1e-4;
       const torch::Tensor clear_slope = (slope * is_clear).contiguous();
       expected.backward(wide(clear_slope));
@@ -194,7 +194,7 @@ TEST(BatchNorm, AgreesWithFloat64AutogradForwardAndBackward) {
       }
       batch_norm_backward(backward, stream());
       const auto expect_back = [&](size_t first, size_t leaf) {
-        // Two sums over all rows are taken away from each gradient.
+        // The absolute bound: two sums over all rows are subtracted from each gradient.
         const torch::Tensor size = leaves[leaf].grad().abs().max();
         expect_within(results[first],
                       leaves[leaf].grad(),
@@ -262,7 +262,7 @@ TEST(BatchNorm, DoesNotTakeChannelsThatDoNotFit) {
   EXPECT_THROW(batch_norm_backward({.rows = 0, .channels = 64}, stream()), Error);
 }
 
-// [N, height, width, channels] and back.
+// Converts [N, height, width, channels] to [N, channels, height, width].
 torch::Tensor as_planes(const torch::Tensor& pixels) {
   return pixels.permute({0, 3, 1, 2});
 }
@@ -297,8 +297,8 @@ TEST(Pooling, AgreesWithFloat64AutogradThroughNormAndReLU) {
     const torch::Tensor expected = torch::max_pool2d(as_planes(normed), 3, 2, 1);
     expect_close(as_planes(output), expected.detach(), kBf16Bound, 5e-5);
 
-    // The last bits decide between equal neighbours: what is equal in float32 counts as chosen
-    // where this kernel chose.
+    // If values in a window are equal in float32, the kernel may choose another maximum than the
+    // reference.
     const torch::Tensor slope = random_bf16({images, height / 2, width / 2, channels});
     expected.backward(as_planes(wide(slope)));
     const torch::Tensor gradient = poison({rows, channels}, torch::kBFloat16);
@@ -322,7 +322,7 @@ TEST(Pooling, AgreesWithFloat64AutogradThroughNormAndReLU) {
     const torch::Tensor size = input.grad().abs().max();
     const torch::Tensor error = (wide(gradient) - input.grad()).abs();
     const torch::Tensor is_far = error > input.grad().abs() * kBf16Bound + size * 2e-3;
-    // Inputs of 8 bits are often equal; then another of them may have been chosen.
+    // Inputs with 8 bits are often equal, and the kernel may have chosen another maximum.
     EXPECT_LE(is_far.to(torch::kFloat64).mean().item<double>(), 0.05);
     const torch::Tensor terms = wide(slope).abs().sum({0, 1, 2});
     expect_within(bias_gradient, bias.grad(), terms * 1e-4 + 1e-5);

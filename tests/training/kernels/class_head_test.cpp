@@ -57,7 +57,7 @@ struct Entropy {
   torch::Tensor gradient;
 };
 
-// The loss by the kernels, and the gradient of kFactor times the loss.
+// Computes the loss, and the gradient of kFactor times the loss, with the kernels.
 Entropy entropy_of(const torch::Tensor& scores, const torch::Tensor& targets, double smoothing) {
   const int64_t rows = scores.size(0);
   const int64_t classes = scores.size(1);
@@ -90,7 +90,7 @@ Entropy entropy_of(const torch::Tensor& scores, const torch::Tensor& targets, do
   return entropy;
 }
 
-// The same by libtorch's operators, in float64.
+// Computes the same with operators of libtorch in float64.
 Entropy wanted_of(const torch::Tensor& scores, const torch::Tensor& targets, double smoothing) {
   namespace F = torch::nn::functional;
   const torch::Tensor wide = scores.to(torch::kFloat64).requires_grad_();
@@ -109,7 +109,7 @@ void expect_libtorchs(const torch::Tensor& scores, const torch::Tensor& targets,
   const Entropy wanted = wanted_of(scores, targets, smoothing);
   expect_close(entropy.losses, wanted.losses, 1e-5, 1e-6);
   expect_close(entropy.loss, wanted.loss, 1e-5, 1e-6);
-  // The logarithm of a row's powers has 24 bits, and the chances what is left of them.
+  // log_sum_exp has 24 bits, which limits the absolute error of the probabilities.
   const double absolute = 1e-5 * kFactor / static_cast<double>(scores.size(0));
   expect_close(entropy.gradient, wanted.gradient, kBf16Bound, absolute);
 }
@@ -142,7 +142,7 @@ TEST(ClassEntropy, LeavesOutRowsWithoutATarget) {
     const Entropy entropy = entropy_of(scores, targets, smoothing);
     EXPECT_EQ(entropy.gradient.slice(0, 100, 170).count_nonzero().item<int64_t>(), 0);
 
-    // Of no rows at all there is no mean, and no gradient either.
+    // Without rows that count, the mean is NaN and the gradient zero.
     targets.fill_(kNoTarget);
     const Entropy none = entropy_of(scores, targets, smoothing);
     EXPECT_TRUE(std::isnan(none.loss.item<double>()));
@@ -158,7 +158,7 @@ TEST(ClassEntropy, TakesClassesThatAreRuledOut) {
 
   expect_libtorchs(scores, targets, 0);
 
-  // One that is ruled out and the target is infinitely wrong; so is smoothing over it.
+  // The loss is infinite if the target, or a class that smoothing includes, has a score of -inf.
   targets[3] = 8;
   EXPECT_EQ(entropy_of(scores, targets, 0).loss.item<double>(),
             std::numeric_limits<double>::infinity());

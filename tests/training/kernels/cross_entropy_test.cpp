@@ -12,7 +12,7 @@ struct Shape {
   int64_t stride;
 };
 
-// The last two do not fit into shared memory. With 300 and 700 rows a block has several.
+// The last two do not fit into shared memory. With 300 and 700 rows, blocks process several rows.
 const std::vector<Shape> kShapes = {{1, 2, 8},
                                     {7, 10, 16},
                                     {700, 1000, 1008},
@@ -29,7 +29,7 @@ std::string name_of(const Shape& shape) {
 
 torch::Tensor random_scores(const Shape& shape) {
   torch::Tensor scores = random_bf16({shape.rows, shape.stride}, 3);
-  // What lies beyond the classes must not be seen.
+  // Columns beyond the classes must be ignored.
   scores.narrow(1, shape.classes, shape.stride - shape.classes)
       .fill_(std::numeric_limits<float>::quiet_NaN());
   return scores;
@@ -70,7 +70,7 @@ TEST(CrossEntropy, AgreesWithFloat64) {
                     stream());
       expect_close(losses, expected_losses, 1e-5, 1e-5);
       const torch::Tensor expected = (logs.exp() - hot) * scale;
-      // At the target 1 is taken from a probability that float32 knows to some 1e-6.
+      // At the target, 1 is subtracted from a probability whose float32 error is about 1e-6.
       expect_within(result.narrow(1, 0, shape.classes),
                     expected,
                     expected.abs() * kBf16Bound + hot * (4e-6 * scale) + 1e-12);

@@ -28,7 +28,7 @@ TEST(BiasGeluForward, AgreesWithFloat64) {
         bf16(output), bf16(before), bf16(input), floats(bias), rows, columns, stream());
     const torch::Tensor sum = (input.to(torch::kFloat32) + bias).to(torch::kBFloat16);
     EXPECT_TRUE(torch::equal(before, sum));
-    // The reference takes 1 + tanh, which is exact to 1e-16 only.
+    // The reference computes 1 + tanh, which has an absolute error of 1e-16.
     expect_close(output, torch::gelu(sum.to(torch::kFloat64), "tanh"), kBf16Bound, 1e-12);
 
     // In place, and without a bias.
@@ -73,7 +73,7 @@ TEST(GeluBackward, AgreesWithFloat64Autograd) {
                   rows,
                   columns,
                   stream());
-    // The derivative goes through zero, where float32's own error of 1e-6 is left.
+    // Near the zero of the derivative, the float32 error of 1e-6 remains.
     expect_close(result, wide.grad(), kBf16Bound, 1e-5);
     expect_sums(sums, result);
 

@@ -8,7 +8,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// One float32 sum for each token, added to what stands there.
+// Expects one float32 sum per token, added to the existing content.
 void expect_embedding_gradient(const torch::Tensor& tokens, int64_t vocabulary, int64_t columns) {
   const int64_t count = tokens.size(0);
   const torch::Tensor slope = random_bf16({count, columns});
@@ -35,7 +35,7 @@ TEST(EmbeddingBackward, AddsUpFrequentAndRareTokens) {
   LOCKSTEP_NEEDS_GPU();
   for (const int64_t columns : {8, 32, 768, 1600, 3072}) {
     SCOPED_TRACE(columns);
-    // Words of a language: few are frequent, most are rare.
+    // As in natural language, few tokens are frequent and most are rare.
     const torch::Tensor tokens =
         (torch::rand({20011}, on_gpu(torch::kFloat32)).pow(8) * 3000).to(torch::kInt64);
     expect_embedding_gradient(tokens, 3000, columns);
@@ -48,7 +48,7 @@ TEST(EmbeddingBackward, HasNoSeamBetweenShortAndLongRuns) {
   int64_t token = 0;
   for (const int64_t length : {1, 2, 31, 32, 33, 62, 63, 64, 65, 127, 255, 256, 257, 300, 1, 700}) {
     all.insert(all.end(), static_cast<size_t>(length), token);
-    token += 2;  // tokens between them never occur
+    token += 2;  // the tokens between them do not occur
   }
   const torch::Tensor tokens = torch::tensor(all, torch::kInt64).to(torch::kCUDA);
   const torch::Tensor mixed =

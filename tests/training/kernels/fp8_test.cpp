@@ -37,7 +37,7 @@ torch::Tensor decoded(const torch::Tensor& bytes, Fp8Type type) {
   return bytes.contiguous().view(kind).to(torch::kFloat32).to(torch::kFloat64);
 }
 
-// Half a unit in the last place, and a little for a float32 that tips over to its neighbour.
+// Half a unit in the last place, with a margin for float32 values that round to the neighbour.
 void expect_rounded(const torch::Tensor& bytes,
                     const torch::Tensor& expected,
                     double scale,
@@ -50,7 +50,7 @@ void expect_rounded(const torch::Tensor& bytes,
   expect_within(decoded(bytes, type), wanted, wanted.abs() * relative + smallest * 0.55);
 }
 
-// One tensor's scale and history on the GPU.
+// Scale and history of one tensor on the GPU.
 class Slot {
  public:
   Slot(float scale, Fp8Type type) : type_(type), scale_(scale) {
@@ -93,7 +93,7 @@ class Slot {
   torch::Tensor history_;
 };
 
-// Both copies, the padding, and the recorded maximum.
+// Checks both copies, the padding and the recorded maximum.
 void expect_output(const torch::Tensor& plain,
                    const torch::Tensor& transposed,
                    const Slot& slot,
@@ -196,7 +196,7 @@ TEST(Fp8, GeluBackwardAgreesWithFloat64) {
     x.requires_grad_();
     torch::gelu(x, "tanh").backward(dy.to(torch::kFloat64));
     expect_output(plain, transposed, slot, x.grad(), Fp8Type::E5m2);
-    // Each term is off by some 1e-6 of dy, from the fast exponential.
+    // The fast exponential causes an error of about 1e-6 of dy in each term.
     expect_within(sums, x.grad().sum(0), dy.to(torch::kFloat64).abs().sum(0) * 3e-5);
   }
 }
@@ -333,8 +333,9 @@ TEST(Fp8Matmul, AgreesWithFloat64) {
           random_operand(n, k, fp8_type(type.right), 1 / std::sqrt(static_cast<double>(k)));
       const torch::Tensor product = left.values.mm(right.values.t()) * 0.125;
       const torch::Tensor size = left.values.abs().mm(right.values.abs().t()) * 0.125;
-      // Sums of Hopper's tensor cores keep fewer bits than float32 has: 13 behind the point of the
-      // largest term where they are fast, and between promotions to float32 where they are not.
+      // The tensor cores of Hopper accumulate with fewer bits than float32: 13 bits after the
+      // binary point of the largest term in fast mode. Otherwise this applies only between
+      // promotions to float32.
       const torch::Tensor slack = size * (type.fast ? 1e-3 : 3e-4) + 1e-6;
       const torch::Tensor narrow = poison({m, n}, torch::kBFloat16);
       MatmulCall call{.output = narrow.data_ptr(),

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-// Rows: fewer than a block has, odd ones, and so many that each warp has several.
+// Numbers of rows: fewer than one block processes, odd numbers, and several rows per warp.
 const std::vector<std::pair<int64_t, int64_t>> kShapes = {{1, 8},
                                                           {7, 32},
                                                           {33, 256},
@@ -66,7 +66,7 @@ void expect_normalised(const Forward& result,
   const torch::Tensor wide = normalised.to(torch::kFloat64);
   const torch::Tensor expected = torch::layer_norm(
       wide, {wide.size(1)}, weight.to(torch::kFloat64), bias.to(torch::kFloat64), kEpsilon);
-  // The absolute part is float32's, where the bias takes away what the weight gave.
+  // The absolute bound is the float32 error if bias and weighted value cancel.
   expect_close(result.output, expected, kBf16Bound, 2e-5);
   const torch::Tensor mean = wide.mean(1);
   expect_close(result.mean, mean, 1e-6, 1e-6);
@@ -105,14 +105,14 @@ TEST(LayerNormForward, AddsTheBranchAndKeepsTheSum) {
 
 TEST(LayerNormForward, DoesNotLoseALargeMean) {
   LOCKSTEP_NEEDS_GPU();
-  // The mean of squares less the square of the mean would be noise here.
+  // E[x^2] - E[x]^2 would consist of rounding errors here.
   const torch::Tensor input = random_bf16({100, 768}, 4, 1000);
   const torch::Tensor weight = torch::ones({768}, on_gpu(torch::kFloat32));
   const torch::Tensor bias = torch::zeros({768}, on_gpu(torch::kFloat32));
   const Forward result = forward(input, {}, weight, bias);
   const torch::Tensor expected =
       torch::layer_norm(input.to(torch::kFloat64), {768}, {}, {}, kEpsilon);
-  // The mean is off by some 1e-4, a few units of float32 at 1000.
+  // The error of the mean is about 1e-4, a few float32 units at 1000.
   expect_close(result.output, expected, kBf16Bound, 1e-3);
 }
 

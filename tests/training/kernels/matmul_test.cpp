@@ -27,7 +27,7 @@ std::string name_of(const Shape& shape) {
          std::to_string(shape.k);
 }
 
-// A product, and what float32 sums may be off by: 1e-5 of the sum of the sizes of the terms.
+// A product, and the error bound of float32 sums: 1e-5 of the sum of the magnitudes of the terms.
 struct Problem {
   torch::Tensor left;
   torch::Tensor right;
@@ -62,7 +62,7 @@ TEST(Matmul, MultipliesEitherWayRound) {
     for (const bool left : {false, true}) {
       for (const bool right : {false, true}) {
         if (left && shape.m % 8 != 0) {
-          continue;  // m is then the length of a row, and 8 must divide it
+          continue;  // m is then the row length, which must be a multiple of 8
         }
         SCOPED_TRACE(name_of(shape) + (left ? ", left" : "") + (right ? ", right" : ""));
         Problem problem = make_problem(shape, left, right);
@@ -80,7 +80,7 @@ TEST(Matmul, MultipliesEitherWayRound) {
         matmul.run(problem.call, stream());
         EXPECT_TRUE(torch::equal(first, wide));
 
-        // The first call tries several ways; the product must be added once all the same.
+        // The timing of algorithms must not add the product more than once.
         for (int time = 2; time <= 3; ++time) {
           problem.call.accumulate = true;
           matmul.run(problem.call, stream());
@@ -106,7 +106,7 @@ TEST(Matmul, AddsABias) {
     const torch::Tensor expected = problem.product + bias.to(torch::kFloat64);
     expect_within(output, expected, expected.abs() * kBf16Bound + problem.slack);
 
-    // Another bias, with the way that is known by now.
+    // Another bias, with the algorithm that was chosen before.
     const torch::Tensor other = random_bf16({shape.n});
     problem.call.bias = bf16(other);
     matmul.run(problem.call, stream());
@@ -115,8 +115,9 @@ TEST(Matmul, AddsABias) {
   }
 }
 
-// Either the library's epilogue, of the sum before rounding and with a tanh that is good for 16
-// bits, or our kernel after it, of the rounded sum: both are within the rounding of the sum.
+// The epilogue of cuBLASLt applies gelu to the sum before rounding, with a tanh of 16-bit
+// precision. The fallback kernel applies it to the rounded sum. Both are within the rounding of the
+// sum.
 TEST(Matmul, AppliesGelu) {
   LOCKSTEP_NEEDS_GPU();
   Matmul matmul;
@@ -197,7 +198,7 @@ TEST(Matmul, MayBeFirstSeenInACapture) {
   expect_within(output, problem.product, allowed);
   cudaGraphExecDestroy(ready);
   cudaGraphDestroy(graph);
-  // Now it may be timed, and still is the product.
+  // Timing is now allowed and must not change the result.
   matmul.run(problem.call, stream());
   expect_within(output, problem.product, allowed);
 }

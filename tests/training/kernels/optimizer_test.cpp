@@ -12,7 +12,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// Whatever has a plain layout, as bytes on the GPU.
+// Copies trivially copyable entries to the GPU as bytes.
 template <typename Entry>
 torch::Tensor upload(const std::vector<Entry>& entries) {
   const auto bytes = static_cast<int64_t>(entries.size() * sizeof(Entry));
@@ -32,8 +32,8 @@ struct Model {
   int64_t elements = 0;
 };
 
-// Sizes around those of a group of four and of a block, one tensor over several blocks, and an
-// empty one. Every fourth tensor begins four bytes off.
+// Sizes around a group of four and around a block, a tensor that spans several blocks, and an empty
+// one. Every fourth tensor is misaligned by four bytes.
 Model make_model(bool with_first = true, bool with_second = true) {
   const std::vector<int64_t> sizes = {
       1, 3, 4, 5, 8191, 0, 8192, 8193, 2, 100003, 4096, 7777, 12288, 65536, 1, 262144, 6, 9, 1000};
@@ -53,7 +53,7 @@ Model make_model(bool with_first = true, bool with_second = true) {
     model.gradients.push_back(take(i, size, random_floats({size})));
     model.first.push_back(with_first ? take(i, size, nothing) : torch::Tensor());
     model.second.push_back(with_second ? take(i, size, nothing) : torch::Tensor());
-    // Without a copy now and then.
+    // Some tensors have no copy.
     model.copies.push_back(i % 5 == 2 ? torch::Tensor() : poison({size}, torch::kBFloat16));
     table.push_back({.parameter = floats(model.parameters[i]),
                      .gradient = floats(model.gradients[i]),
@@ -111,7 +111,7 @@ TEST(SquareSum, IsThatOfAllGradients) {
   EXPECT_TRUE(torch::equal(sum, squares_of(model, on_device)));
 }
 
-// The parameters of torch's optimizer in float64, and their gradients as the kernel shall see them.
+// Returns float64 copies of the tensors, for the optimizers of torch.
 std::vector<torch::Tensor> widened(const std::vector<torch::Tensor>& tensors) {
   std::vector<torch::Tensor> wide;
   for (const torch::Tensor& tensor : tensors) {
@@ -138,8 +138,8 @@ void give_gradients(std::vector<torch::Tensor>& parameters,
   }
 }
 
-// Parameters are of size one: float32 rounds them by 6e-8 a step, and a step of lr 1e-2 is off by
-// some 1e-5 of itself.
+// Parameters have magnitude 1: float32 rounds them by 6e-8 in each step, and a step with lr 1e-2
+// has a relative error of about 1e-5.
 void expect_parameters(const Model& model, const std::vector<torch::Tensor>& expected) {
   for (size_t i = 0; i < expected.size(); ++i) {
     SCOPED_TRACE("tensor " + std::to_string(i));
@@ -156,9 +156,9 @@ torch::optim::OptimizerParamGroup group_of(std::vector<torch::Tensor> parameters
   return {std::move(parameters), std::make_unique<Options>(options)};
 }
 
-constexpr double kBeta1 = 0.875;  // exact in float32, as is what is left of 1
+constexpr double kBeta1 = 0.875;  // exact in float32, as is 1 - kBeta1
 constexpr double kBeta2 = 0.96875;
-// Large enough that a gradient which its decay nearly takes away is not blown up.
+// Large enough to limit the update if weight decay nearly cancels the gradient.
 constexpr double kEpsilon = 1e-6;
 
 Rates adam_rates(double lr, double decay, double scale, int step) {

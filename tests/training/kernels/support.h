@@ -20,12 +20,12 @@
 
 namespace lockstep::kernels {
 
-// bfloat16 keeps 8 bits: rounding to nearest is off by 2^-9 of the value at most. Twice that leaves
-// room for a float32 error that tips a value over to its neighbour.
+// bfloat16 has 8 significant bits: rounding to nearest has a relative error of at most 2^-9. Twice
+// that leaves room for a float32 error that makes a value round to its neighbour.
 constexpr double kBf16Bound = 1.0 / 256;
 
-// A sum in float32 of terms t: each partial sum is off by 2^-24 of itself, and a thread adds up
-// some hundred terms before the tree, so 1e-5 of sum |t| is an ample bound.
+// In a float32 sum of terms t, each partial sum has a relative error of 2^-24, and a thread adds
+// about a hundred terms before the tree reduction, so 1e-5 of sum |t| is an ample bound.
 constexpr double kSumBound = 1e-5;
 
 inline Stream stream() {
@@ -56,7 +56,7 @@ inline torch::Tensor random_floats(std::vector<int64_t> sizes) {
   return torch::randn(sizes, on_gpu(torch::kFloat32));
 }
 
-// For outputs: what is not written shows.
+// An output filled with NaN, so that elements that are not written are detected.
 inline torch::Tensor poison(std::vector<int64_t> sizes, torch::ScalarType type) {
   return torch::full(sizes, std::numeric_limits<double>::quiet_NaN(), on_gpu(type));
 }
@@ -65,7 +65,7 @@ inline torch::Tensor workspace_of(int64_t bytes) {
   return torch::full({bytes}, 255, on_gpu(torch::kUInt8));
 }
 
-// |actual - expected| <= allowed, element by element; what is not a number is never close.
+// Checks |actual - expected| <= allowed for each element; NaN always fails.
 inline void expect_within(const torch::Tensor& actual,
                           const torch::Tensor& expected,
                           const torch::Tensor& allowed) {
@@ -90,7 +90,7 @@ inline void expect_close(const torch::Tensor& actual,
   expect_within(actual, expected, expected.abs() * relative + absolute);
 }
 
-// sums = the sum of `terms` over their first dimension, in float32.
+// Checks that `sums` is the sum of `terms` over their first dimension, in float32.
 inline void expect_sums(const torch::Tensor& sums, const torch::Tensor& terms) {
   const torch::Tensor wide = terms.to(torch::kFloat64);
   expect_within(sums, wide.sum(0), wide.abs().sum(0) * kSumBound + 1e-30);

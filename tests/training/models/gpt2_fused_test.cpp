@@ -26,7 +26,7 @@ class FusedGpt2 : public ::testing::Test {
   }
 };
 
-constexpr int64_t kVocabulary = 1003;  // no multiple of anything
+constexpr int64_t kVocabulary = 1003;  // not a multiple of a tile or vector size
 
 Gpt2Options some_options() {
   return {.layers = 3, .heads = 4, .width = 256, .context = 192, .vocabulary = kVocabulary};
@@ -52,7 +52,7 @@ double relative(const torch::Tensor& found, const torch::Tensor& wanted) {
   return ((found - wanted).norm() / wanted.norm()).item<double>();
 }
 
-// Weights larger than at the start, so that every part matters.
+// Larger weights than the initial ones, so that every part affects the result.
 void spread(Gpt2& net) {
   const torch::NoGradGuard no_grad;
   for (torch::Tensor& parameter : net.parameters()) {
@@ -92,7 +92,8 @@ TEST_F(FusedGpt2, HasTheLossAndGradientsOfTheExactOneWithinSixteenBits) {
   const Computed wanted = compute(exact, batch, std::nullopt);
   const Computed found = compute(net, batch, torch::kBFloat16);
 
-  // Eight bits of mantissa: half a percent a rounding, some of them on each way.
+  // With 8 significant bits, each rounding has an error of up to half a percent, and both passes
+  // round several times.
   EXPECT_NEAR(found.loss, wanted.loss, 5e-3 * wanted.loss);
   const auto names = net.named_parameters();
   for (size_t i = 0; i < wanted.gradients.size(); ++i) {
@@ -107,7 +108,7 @@ TEST_F(FusedGpt2, IsNoLessExactThanLibtorchsOwnBfloat16) {
   const Batch batch = some_tokens();
   const Computed wanted = compute(net, batch, std::nullopt);
   const Computed fused = compute(net, batch, torch::kBFloat16);
-  // Dropout that drops nothing worth a word sends it libtorch's way.
+  // A negligible dropout makes the model use the operators of libtorch.
   Gpt2Options options = some_options();
   options.dropout = 1e-9;
   Gpt2 plain(options);
@@ -152,7 +153,7 @@ TEST_F(FusedGpt2, HasTheSameBitsTwiceAndWhenComputedAgain) {
   EXPECT_EQ(first.loss, second.loss);
   EXPECT_EQ(first.loss, recomputed.loss);
   for (size_t i = 0; i < first.gradients.size(); ++i) {
-    // cuDNN adds up in the order in which blocks come, so the last bits of attention may differ.
+    // cuDNN adds in the order in which blocks finish, so the last bits of attention can differ.
     EXPECT_LT(relative(second.gradients[i], first.gradients[i]), 1e-2);
     EXPECT_LT(relative(recomputed.gradients[i], first.gradients[i]), 1e-2);
   }

@@ -32,7 +32,7 @@ Batch some_tokens(int64_t count, int64_t length) {
   return {all.narrow(1, 0, length).contiguous(), all.narrow(1, 1, length).contiguous()};
 }
 
-// Larger weights than at the start, so that every part matters.
+// Larger weights than the initial ones, so that every part affects the result.
 void spread(Gpt2& net) {
   const torch::NoGradGuard no_grad;
   torch::Generator generator = torch::make_generator<torch::CPUGeneratorImpl>(uint64_t{6});

@@ -38,7 +38,7 @@ std::shared_ptr<ImageClassifier> make_net(bool small_images = false, bool recomp
                      .recompute = recompute});
   const torch::NoGradGuard no_grad;
   for (const auto& item : net->named_parameters()) {
-    // Norms that are not all alike.
+    // Makes the parameters of the batch norms differ from each other.
     if (item.value().dim() == 1) {
       item.value().add_(torch::randn_like(item.value()) * 0.2);
     }
@@ -77,7 +77,7 @@ Computed compute(ImageClassifier& net,
                  const Batch& batch,
                  std::optional<torch::ScalarType> type,
                  bool by_libtorch = false) {
-  // What --sync-batchnorm leaves there, too: parts then go libtorch's way.
+  // --sync-batchnorm sets this entry, too; the model then uses the operators of libtorch.
   std::optional<c10::DebugInfoGuard> guard;
   if (by_libtorch) {
     guard.emplace(c10::DebugInfoKind::TEST_INFO_2, std::make_shared<c10::DebugInfoBase>());
@@ -96,7 +96,8 @@ Computed compute(ImageClassifier& net,
   return result;
 }
 
-// cuDNN goes the same way each time. Products do once their shapes have come twice.
+// Makes cuDNN choose the same algorithm each time. Matrix products use the same algorithm from the
+// second use of a shape on.
 class SameBits {
  public:
   SameBits() : tried_(at::globalContext().benchmarkCuDNN()) {
@@ -186,7 +187,7 @@ TEST_P(FusedResNet, HasTheLossOfItsScoresByKernelsOfItsOwn) {
   for (const auto& [smoothing, target] :
        std::vector<std::pair<double, int64_t>>{{0.0, 3}, {0.1, 3}, {0.1, -100}}) {
     SCOPED_TRACE(std::to_string(smoothing) + ", " + std::to_string(target));
-    batch.target[5] = target;  // -100 is left out
+    batch.target[5] = target;  // -100 is ignored
     const models::AutocastScope scope(torch::kCUDA, torch::kBFloat16);
     const Loss loss = CrossEntropy{.label_smoothing = smoothing}(*net, batch);
     ASSERT_EQ(loss.scores.scalar_type(), torch::kBFloat16);
@@ -198,14 +199,14 @@ TEST_P(FusedResNet, HasTheLossOfItsScoresByKernelsOfItsOwn) {
         batch.target,
         torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(smoothing));
     EXPECT_NEAR(loss.value.item<double>(), wanted.item<double>(), 1e-4);
-    // What a loss that is scaled, as accumulation does, sends back.
+    // The gradient of a scaled loss, as in gradient accumulation.
     const torch::Tensor found = torch::autograd::grad({loss.value / 4}, {loss.scores})[0];
     const torch::Tensor slope = torch::autograd::grad({wanted / 4}, {wide})[0];
     EXPECT_LT(relative(found.to(torch::kFloat64), slope), 4e-3);
   }
   batch.target[5] = 3;
   const models::AutocastScope scope(torch::kCUDA, torch::kBFloat16);
-  // Chances of all classes are libtorch's.
+  // Probabilities as targets are left to libtorch.
   const torch::Tensor chances =
       torch::nn::functional::one_hot(batch.target, 10).to(torch::kFloat32);
   const Loss mixed = CrossEntropy()(*net, {batch.input, chances});
@@ -226,7 +227,7 @@ TEST_P(FusedResNet, HasTheLossOfItsScoresByKernelsOfItsOwn) {
 TEST_P(FusedResNet, GoesLibtorchsWayWhereItMust) {
   const auto net = make_net();
   const models::AutocastScope scope(torch::kCUDA, torch::kBFloat16);
-  // Frozen norms keep their averages.
+  // Batch norms in evaluation mode keep their running averages.
   net->apply([](torch::nn::Module& module) {
     if (auto* norm = module.as<torch::nn::BatchNorm2d>()) {
       norm->eval();
@@ -238,13 +239,13 @@ TEST_P(FusedResNet, GoesLibtorchsWayWhereItMust) {
   EXPECT_TRUE(net->named_buffers()["bn1.running_mean"].equal(before));
   EXPECT_TRUE(net->named_buffers()["layer2.0.bn1.running_mean"].equal(deeper));
   net->train();
-  // Images of one colour are refused in libtorch's words, not read beyond their end.
+  // Images with one channel are rejected by libtorch, and not read beyond their end.
   EXPECT_THROW(net->forward(torch::zeros({2, 1, 64, 64}, torch::kCUDA)), c10::Error);
-  // Nor are targets.
+  // So are targets on another device or of another length.
   const Batch batch = some_images(4, 64);
   EXPECT_THROW(CrossEntropy()(*net, {batch.input, batch.target.cpu()}), c10::Error);
   EXPECT_THROW(CrossEntropy()(*net, {batch.input, batch.target.slice(0, 0, 3)}), c10::Error);
-  // Sizes that are no multiple of four are none of the fused stem's.
+  // The fused stem does not support sizes that are not multiples of four.
   EXPECT_EQ(net->forward(some_images(4, 66).input).size(1), 10);
 }
 

@@ -29,7 +29,7 @@ int64_t count(const torch::nn::Module& net) {
 TEST(ResNet, ComesInTheSizesThatWerePublished) {
   EXPECT_THAT(resnet_names(),
               ElementsAre("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"));
-  // As torchvision's documentation has them.
+  // Values from the documentation of torchvision.
   EXPECT_EQ(count(*resnet("resnet18")), 11'689'512);
   EXPECT_EQ(count(*resnet("resnet34")), 21'797'672);
   EXPECT_EQ(count(*resnet("resnet50")), 25'557'032);

@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"sgd_nesterov", {.name = "sgd", .lr = 0.01, .nesterov = true}, 5}),
     [](const auto& each) { return each.param.name; });
 
-// On the CPU, libtorch makes the step.
+// `here` is the reference: libtorch makes the step of parameters on the CPU.
 TEST_F(FusedOptimizers, TakeTheWeightDecayOfEachGroup) {
   for (const std::string name : {"sgd", "adam", "adamw"}) {
     torch::nn::Linear here(33, 65);

@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// Units of odd sizes. At stage 3 some parameters stay whole and others do not.
+// Buckets of odd sizes. At stage 3, some parameters stay whole and others are partitioned.
 ZeroOptions stage(int number) {
   return {.stage = number, .bucket_elements = 700, .persistence_threshold = 40};
 }

@@ -26,7 +26,7 @@ struct Averaged {
     return *strategy;
   }
 
-  // The averages, as a checkpoint has them.
+  // The averages in the form of a checkpoint.
   NamedTensors saved() const {
     NamedTensors tensors;
     for (const TensorPiece& piece : ema.pieces()) {

@@ -87,7 +87,8 @@ TEST(BadLoss, IsNeverSavedEvenIfOnlyTheWeightsAreBad) {
   comm::Solo solo;
   const os::TemporaryDirectory directory;
   Recipe run;
-  // A finite loss whose gradient is not: the weights are bad after step 6, a checkpoint's step.
+  // The loss is finite but its gradient is not: the weights are bad after step 6, which saves a
+  // checkpoint.
   const auto loss = [calls = std::make_shared<int64_t>(0)](SmallNet& model, const Batch& batch) {
     Loss result = CrossEntropy()(model, batch);
     if (++*calls == 6) {
