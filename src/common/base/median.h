@@ -9,7 +9,8 @@ namespace lockstep {
 // The mean of the two middle values if their number is even. 0 for no values.
 double median(std::span<const double> values);
 
-// One of the values, which must not be empty: of the two middle ones the smaller or the larger.
+// Return one of the values, which must not be empty: the middle one, or the smaller or larger of
+// the two middle ones.
 double lower_median(std::vector<double> values);
 double upper_median(std::vector<double> values);
 

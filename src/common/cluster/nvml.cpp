@@ -295,7 +295,7 @@ class Nvml::Driver {
       sample.ecc_errors = static_cast<int64_t>(*errors);
     }
     if (!is_slice) {
-      add_rates(gpu, sample, now);  // of a slice they are not known
+      add_rates(gpu, sample, now);  // unknown for slices
     }
     return sample;
   }

@@ -81,7 +81,7 @@ struct ProcessInfo {
   unsigned int compute_instance;
 };
 
-// Of a MIG slice; of a whole GPU it is not reported.
+// Attributes of a MIG slice; not reported for a whole GPU.
 struct Attributes {
   unsigned int multiprocessors;
   unsigned int copy_engines;

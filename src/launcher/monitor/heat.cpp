@@ -12,11 +12,11 @@
 // From one curve per rank to a matrix of percentages:
 //
 // 1. The time from the first to the last point of any rank is divided into columns of equal width.
-// 2. A cell is the mean own step time of a rank in that column. 3. Each cell is divided by the
-//    median of its column, over the ranks.
+// 2. A cell is the mean own step time of a rank in that column.
+// 3. Each cell is divided by the median of its column over the ranks.
 //
-// The division by the median of the same column removes what affects all ranks alike (a longer
-// batch, a change of the learning phase), and leaves what distinguishes them.
+// The division by the median of the same column removes effects on all ranks (a longer batch,
+// another phase of the training) and leaves the differences between ranks.
 namespace lockstep::monitor {
 namespace {
 

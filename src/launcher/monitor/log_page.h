@@ -22,8 +22,7 @@ struct LogPage {
   std::vector<LogLine> lines = {};
   uint64_t next = 0;           // offset at which the next page starts
   uint64_t size_bytes = 0;     // of the file
-  uint64_t searched_from = 0;  // offset at which the search started; of a long file only the end
-                               // is read
+  uint64_t searched_from = 0;  // start of the search; only the end of a long file is searched
 };
 
 struct LogQuery {

@@ -30,7 +30,7 @@ using monitor::Point;
 
 constexpr double kEver = std::numeric_limits<double>::infinity();
 constexpr size_t kAll = std::numeric_limits<size_t>::max();
-// With fewer intervals a median is an accident.
+// With fewer intervals, a median is not meaningful.
 constexpr size_t kMinIntervals = 3;
 
 // Without a start event (a program without the library) all reports are used.

@@ -17,10 +17,10 @@
 // gradients (2 (n - 1) / n); log2(n) is the number of rounds of a tree. Few measurements cannot
 // determine four coefficients, so the model is chosen by leave-one-out error:
 //
-// 1. For each combination of parts, predict each measurement from all others. 2. Take the
-//    combination with the smallest error; an additional part must reduce it by a fifth. 3. Keep the
-//    combinations that are about as good as rivals. Where they disagree, the prediction is
-//    uncertain, and error() says by how much.
+// 1. For each combination of parts, predict each measurement from all others.
+// 2. Take the combination with the smallest error; an additional part must reduce it by a fifth.
+// 3. Keep the combinations that are about as good as rivals. Where they disagree, the prediction is
+//    uncertain, and error() includes the difference.
 namespace lockstep::report {
 namespace {
 

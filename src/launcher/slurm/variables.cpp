@@ -38,8 +38,7 @@ bool is_secret_name(std::string_view name) {
   });
 }
 
-// http://user:password@proxy The user information of a URL is between "://" and "@"; a colon
-// separates user and password.
+// "http://user:password@proxy": user and password are between "://" and "@", separated by a colon.
 bool has_password(std::string_view url) {
   const size_t scheme = url.find("://");
   const size_t at = url.find('@');

@@ -65,7 +65,7 @@ bool is_harmless(const std::string& line) {
 // --wait=0 (no limit after the first task has ended), --export=ALL (sbatch --export=NONE),
 // --mpi=none (an agent is not an MPI process), --cpu-bind=none (the agent needs all cores of its
 // node; it binds the workers itself), --input=none (srun would read the terminal), --unbuffered
-// (messages of the agents appear at once), --quiet (none of srun about its progress).
+// (messages of the agents appear at once), --quiet (no progress messages of srun).
 std::vector<std::string> srun_command(const plan::LaunchPlan& plan, const std::string& lockstep) {
   std::vector<std::string> names;
   for (const plan::PlannedNode& node : plan.nodes) {

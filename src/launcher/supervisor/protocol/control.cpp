@@ -158,7 +158,7 @@ std::array<uint8_t, 32> probe_secret(const ControlKeys& keys) {
   return derive_key(keys.client_secret, "probe");
 }
 
-// ---- the end of the leader ----
+// ---- the side of the leader ----
 
 class ControlServer::Wire {
  public:
@@ -373,7 +373,7 @@ int ControlServer::rejected() const {
   return wire_->rejected();
 }
 
-// ---- the end of an agent ----
+// ---- the side of an agent ----
 
 class ControlClient::Wire {
  public:

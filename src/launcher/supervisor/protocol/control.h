@@ -39,7 +39,7 @@ std::array<uint8_t, 32> probe_secret(const ControlKeys& keys);
 // Whether lockstep was built with ZeroMQ and CURVE. Without them a run has one node.
 bool has_control_plane();
 
-// The end of the leader. Not thread-safe; never blocks.
+// The side of the leader. Not thread-safe; never blocks.
 class ControlServer {
  public:
   struct News {
@@ -86,7 +86,7 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
-// The end of an agent. Not thread-safe; never blocks.
+// The side of an agent. Not thread-safe; never blocks.
 class ControlClient {
  public:
   struct News {

@@ -33,7 +33,7 @@ struct CheckpointingOptions {
 //   (thread)  writes the part; rank 0 then waits for the files of all workers, verifies them and
 //             completes the checkpoint with its manifest;
 //   settle()  on all workers: waits for the threads and compares the outcome.
-// At most one save is in progress. The writing threads make no collectives: those of the training
+// At most one save is in progress. The writing threads call no collectives: those of the training
 // run at the same time and must stay in the same order on all workers. Files on the shared file
 // system are the only communication between the threads.
 //

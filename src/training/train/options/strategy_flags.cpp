@@ -67,8 +67,8 @@ bool is_accepted(const Support& support, const Flags& flags) {
   return true;
 }
 
-// An option without effect is an error, not ignored: the user would measure something else than
-// intended.
+// An option without effect is an error instead of being ignored: the user would measure something
+// other than intended.
 [[noreturn]] void throw_unsupported(const Option& option,
                                     const std::string& value,
                                     const Flags& flags) {

@@ -381,7 +381,7 @@ const Reference& Verification::stage_zero(Communicator* group,
   if (found != stage_zero_.end()) {
     return found->second;
   }
-  // Before the training: this one trains the model as well, unless it is known already.
+  // Computed first, because it trains the same model unless its result is cached.
   const Variant& how = kVariants.at(variant);
   const Reference& exact =
       reference(kFloat32, how.clips, {.workers = workers, .parts = how.accumulate});
