@@ -477,21 +477,21 @@ Matmul::Matmul() : parts_(std::make_unique<Parts>()) {
 Matmul::~Matmul() = default;
 
 void Matmul::run(const MatmulCall& call, Stream stream) {
-  require(call.m > 0 && call.n > 0 && call.k > 0, "matrices that are not empty");
+  require(call.m > 0 && call.n > 0 && call.k > 0, "non-empty matrices");
   require(!call.accumulate || (call.float_output && call.epilogue == Epilogue::None),
-          "float32 output and no epilogue where products are added");
+          "float32 output and no epilogue with accumulate");
   require(!call.float_output || call.epilogue == Epilogue::None || call.epilogue == Epilogue::Bias,
-          "16 bit output where there is a gelu");
+          "bfloat16 output with a gelu epilogue");
   require(call.addend == nullptr ||
               (!call.float_output && call.addend != call.output &&
                (call.epilogue == Epilogue::None || call.epilogue == Epilogue::Bias)),
-          "16 bit output and no gelu where something is added to the product");
+          "with an addend: bfloat16 output in other memory, and no gelu epilogue");
   const bool is_fp8 = call.left_type != OperandType::Bf16;
   require(is_fp8 == (call.right_type != OperandType::Bf16),
-          "two operands with the same number of bits");
+          "operands that are both fp8 or both bfloat16");
   require(!is_fp8 || (!call.left_transposed && call.right_transposed && call.n % 16 == 0 &&
                       call.k % 16 == 0),
-          "fp8 operands with the summed dimension last, and sizes that 16 divides");
+          "fp8 operands with the summed dimension last, and n and k that are multiples of 16");
   parts_->run(call, stream);
 }
 

@@ -378,7 +378,7 @@ std::vector<int64_t> generate(Gpt2& model,
                               const GenerateOptions& options) {
   if (prompt.empty()) {
     throw Error(ExitCode::Usage, "cannot generate text from an empty prompt")
-        .hint("begin with the token that ends texts");
+        .hint("a prompt that consists of Tokenizer::end_of_text()");
   }
   const torch::NoGradGuard no_grad;
   const Evaluating evaluating(model);

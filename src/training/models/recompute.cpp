@@ -110,8 +110,8 @@ Tensor compute_again(const Record& record, const Tensor& input) {
   const RandomState after(input.device());
   if (!(after == record.after) && !(after == record.before)) {
     throw Error(ExitCode::Usage,
-                "cannot compute a block again: another thread drew random numbers meanwhile")
-        .hint("leave out --recompute, or dropout, or train with one worker in each process");
+                "cannot recompute a block: another thread drew random numbers while it ran")
+        .hint("train without --recompute, without dropout, or with one worker per process");
   }
   return output;
 }

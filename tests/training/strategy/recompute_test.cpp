@@ -158,10 +158,10 @@ TEST(Recompute, RefusesRandomNumbersThatAnotherThreadMixedUp) {
                 weight * 2);
 
   EXPECT_THAT([&] { output.sum().backward(); },
-              ThrowsMessage<Error>("cannot compute a block again: another thread drew random "
-                                   "numbers meanwhile\n"
-                                   "  try: leave out --recompute, or dropout, or train with one "
-                                   "worker in each process"));
+              ThrowsMessage<Error>("cannot recompute a block: another thread drew random "
+                                   "numbers while it ran\n"
+                                   "  try: train without --recompute, without dropout, or with one "
+                                   "worker per process"));
 }
 
 class RecomputeUnder : public ::testing::TestWithParam<std::tuple<std::string, bool>> {};
