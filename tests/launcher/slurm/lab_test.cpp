@@ -163,7 +163,7 @@ TEST_F(LabItself, ReachesNodesOverSsh) {
 TEST_F(LabItself, LosesANodeAndGetsItBack) {
   EXPECT_EQ(lab().tool("crash", {"n4"}).status.code, 0);
   EXPECT_EQ(lab().on("n4", {"true"}).status.code, 69);
-  EXPECT_THAT(lab().tool("status").output, HasSubstr("node n4 has no power"));
+  EXPECT_THAT(lab().tool("status").output, HasSubstr("node n4 is down"));
   EXPECT_NE(lab().on("ctl", {"ssh", "-o", "ConnectTimeout=1", "n4", "true"}).status.code, 0);
 
   EXPECT_EQ(lab().tool("boot", {"n4"}).status.code, 0);
@@ -212,14 +212,15 @@ TEST_F(LabItself, RefusesWhatItDoesNotUnderstand) {
     const char* message;
   };
   const std::vector<Case> cases = {
-      {{"up", "--nodes", "0"}, "--nodes takes a number from 1 to 200, not '0'"},
-      {{"up", "--nodes"}, "'--nodes' is not understood, or lacks its value"},
-      {{"up", "--frob", "1"}, "'--frob' is not an option of up"},
-      {{"up", "--block", "some"}, "--block takes one of drop reject isolate open, not 'some'"},
-      {{"up", "--block", "isolate", "--slurm-net", "mgmt"}, "isolate leaves Slurm no way on mgmt"},
-      {{"up", "--share", "/no/such"}, "--share takes a directory, and '/no/such' is none"},
-      {{"up", "--name", "a/b"}, "a name is letters, digits, dots and dashes: 'a/b'"},
-      {{"frob"}, "there is no 'frob'"},
+      {{"up", "--nodes", "0"}, "--nodes must be a number from 1 to 200, not '0'"},
+      {{"up", "--nodes"}, "'--nodes' is unknown or needs a value"},
+      {{"up", "--frob", "1"}, "'up' has no option '--frob'"},
+      {{"up", "--block", "some"}, "--block must be one of drop reject isolate open, not 'some'"},
+      {{"up", "--block", "isolate", "--slurm-net", "mgmt"},
+       "isolate prevents Slurm from using mgmt"},
+      {{"up", "--share", "/no/such"}, "--share must be a directory, not '/no/such'"},
+      {{"up", "--name", "a/b"}, "--name can contain letters, digits, '.', '_' and '-', not 'a/b'"},
+      {{"frob"}, "unknown command 'frob'"},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.message);
@@ -229,7 +230,7 @@ TEST_F(LabItself, RefusesWhatItDoesNotUnderstand) {
     EXPECT_EQ(result.status.code, 64);
     EXPECT_THAT(result.errors, HasSubstr(one.message));
   }
-  EXPECT_THAT(lab().on("n9", {"true"}).errors, HasSubstr("no node is called 'n9'"));
+  EXPECT_THAT(lab().on("n9", {"true"}).errors, HasSubstr("unknown node 'n9'"));
 }
 
 // All descendants of `ancestor`, including nested namespaces, by process id on this machine.
