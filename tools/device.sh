@@ -1,21 +1,29 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds, tests and measures lockstep on a machine that has a GPU and a CUDA wheel of PyTorch, and
-# perhaps neither a network nor Debian's packages.
+# Builds, tests and measures lockstep on a machine with a GPU and a CUDA wheel of PyTorch. The
+# machine needs neither network access nor Debian packages.
 #
-#   tools/device.sh pack            here: gathers headers and GoogleTest into build-deps/
-#   tools/device.sh [CTEST OPTION]  there: builds into build-device/, runs the tests of label device,
-#                                   then the benchmarks, and prints a table of them last
+#   tools/device.sh pack            on a Debian machine with network access: collects headers,
+#                                   static libraries and GoogleTest in build-deps/
+#   tools/device.sh [CTEST OPTION]  on the machine with the GPU: builds in build-device/, runs the
+#                                   tests with the label device, then the benchmarks, and prints a
+#                                   table of their results
 #
-# Carry build-deps/ along with the tree. JOBS sets the number of compilers [all cores]; TARGETS what
-# is built [what follows needs]; TESTS=device, all or none; BENCH names benchmarks, or none [kernels
-# gpt2 resnet50 loader mnist accuracy start allreduce]; RESULTS where their output goes [build-device/results]; DATA a
-# folder with MNIST [drawn digits].
+# Copy build-deps/ together with the tree. Environment variables:
+#
+#   JOBS     number of parallel compilers [all cores]
+#   TARGETS  targets to build [those that the tests and benchmarks need]
+#   TESTS    tests to run: device, all or none [device]
+#   BENCH    benchmarks to run, or none [kernels gpt2 resnet50 loader mnist accuracy start
+#            allreduce]
+#   RESULTS  directory for the output of the benchmarks [build-device/results]
+#   DATA     directory with MNIST [generated digits]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Copies the folders and files named, as the compiler finds them, into build-deps/include.
+# Copies headers to build-deps/include from the places where the compiler finds them. For a header
+# in a directory, copies the whole directory.
 pack_headers() {
   local header found
   for header in fmt/format.h spdlog/spdlog.h nlohmann/json.hpp CLI/CLI.hpp yaml-cpp/yaml.h xxhash.h \
@@ -32,7 +40,7 @@ pack_headers() {
   done
 }
 
-# Some are no headers alone: Debian's static libraries, for both kinds of machine.
+# Some dependencies are not header-only: copies static libraries of Debian for both architectures.
 pack_libraries() {
   local state architecture library package
   state=$(mktemp -d)
@@ -67,7 +75,7 @@ pack() {
 
 require() {
   if ! command -v "$1" >/dev/null; then
-    echo "device: there is no $1 on this machine" >&2
+    echo "device: $1 is not installed" >&2
     exit 69
   fi
 }
@@ -94,7 +102,7 @@ print("device: PyTorch", torch.__version__, "CUDA", torch.version.cuda, "devices
   cmake -S . -B build-device "${options[@]}"
 }
 
-# Of label device; "all" builds what the others need, too.
+# The tests with the label device. TESTS=all builds all targets instead.
 DEVICE_TESTS="kernels_test models_test models_device_test data_device_test optim_device_test train_device_test nccl_test
 distributed_worker verify_worker"
 
@@ -108,7 +116,7 @@ build() {
   cmake --build build-device --parallel "${JOBS:-$(nproc)}" ${targets:+--target "${targets[@]}"}
 }
 
-# One benchmark: its output into a file, and on.
+# Runs one benchmark and stores its output in a file. A failure does not stop the others.
 measure() {
   local name=$1
   shift
@@ -123,7 +131,7 @@ measure() {
   cat "$RESULTS/$name.txt"
 }
 
-# From the command to the end of the first step, by what the worker itself reports.
+# Prints the event of the worker that has the time from the command to the end of the first step.
 measure_start() {
   local run
   run=$(mktemp -d)
@@ -144,7 +152,7 @@ benchmark() {
     case $each in
       kernels) measure kernels build-device/bench/kernels_bench ;;
       gpt2)
-        # Two hundred steps, for the curve.
+        # 200 steps in total, for the loss curve.
         measure gpt2 $bin/lockstep-bench gpt2 --batch 64 --warmup 5 --steps 65 --peer \
           --curve "$RESULTS/gpt2.csv" --json "$RESULTS/gpt2.json"
         ;;
@@ -168,11 +176,11 @@ benchmark() {
           measure allreduce $bin/lockstep-bench allreduce --workers "$gpus" --device cuda --peer \
             --json "$RESULTS/allreduce.json"
         else
-          echo "device: no allreduce: there is one GPU"
+          echo "device: allreduce skipped: requires at least two GPUs"
         fi
         ;;
       *)
-        echo "device: there is no benchmark '$each'" >&2
+        echo "device: unknown benchmark '$each'" >&2
         exit 64
         ;;
     esac

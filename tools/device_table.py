@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the measurements of tools/device.sh as one table.
 
-    device_table.py FOLDER
+    device_table.py DIRECTORY
 """
 import json
 import pathlib
@@ -11,14 +11,14 @@ import sys
 
 ROWS = (  # file, figure, label, digits
     ("gpt2", "tokens_per_second", "GPT-2 124M, tokens/s", 0),
-    ("gpt2", "ms_per_step", "GPT-2 124M, ms a step", 2),
+    ("gpt2", "ms_per_step", "GPT-2 124M, ms per step", 2),
     ("resnet50", "images_per_second", "ResNet-50, images/s", 0),
-    ("resnet50", "ms_per_step", "ResNet-50, ms a step", 2),
-    ("mnist", "eager_us", "digits, operator by operator, us a step", 1),
-    ("mnist", "graph_us", "digits, CUDA graph, us a step", 1),
-    ("mnist", "overhead_us", "Trainer against a bare loop, us a step", 1),
-    ("accuracy", "seconds", "digits to 99 %, seconds from the command", 2),
-    ("accuracy", "first_step_seconds", "  of these to the first step", 2),
+    ("resnet50", "ms_per_step", "ResNet-50, ms per step", 2),
+    ("mnist", "eager_us", "MNIST, operator by operator, us per step", 1),
+    ("mnist", "graph_us", "MNIST, CUDA graph, us per step", 1),
+    ("mnist", "overhead_us", "MNIST, Trainer vs bare loop, us per step", 1),
+    ("accuracy", "seconds", "MNIST, command to 99 % accuracy, s", 2),
+    ("accuracy", "first_step_seconds", "MNIST, command to first step, s", 2),
 )
 
 
@@ -35,7 +35,7 @@ def main():
     found = {}
     for path in sorted(folder.glob("*.json")):
         found[path.stem] = json.loads(path.read_text())
-    print(f"\n{'':<42}{'lockstep':>14}{'peer':>14}{'faster':>8}")
+    print(f"\n{'':<42}{'lockstep':>14}{'peer':>14}{'speed-up':>10}")
     for name, key, words, digits in ROWS:
         ours = figure(found.get(name, {}).get("lockstep"), key)
         if ours is None:
@@ -44,7 +44,7 @@ def main():
         line = f"{words:<42}{ours:>14,.{digits}f}"
         if theirs:
             times = key.endswith("_per_second")
-            line += f"{theirs:>14,.{digits}f}{ours / theirs if times else theirs / ours:>8.2f}"
+            line += f"{theirs:>14,.{digits}f}{ours / theirs if times else theirs / ours:>10.2f}"
         print(line)
 
 

