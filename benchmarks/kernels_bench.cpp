@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the memory bandwidth of the kernels of a GPT-2 step and of a ResNet-50 step, and the
 // arithmetic throughput of their matrix products. Prints a table. Build it with `make bench` and
-// run benchmarks/kernels_bench in the build directory.
+// run bench/kernels_bench in the build directory.
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cmath>

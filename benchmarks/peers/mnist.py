@@ -86,7 +86,7 @@ def microseconds_per_step(training, step, options):
 
 
 def read_digits(folder, part, device):
-    """All of them, on the device: the fastest way for a set of this size."""
+    """Loads the whole data set onto the device, which is fastest for its size."""
     def read(kind, header):
         path = os.path.join(folder, f"{part}-{kind}-ubyte")
         return numpy.fromfile(path, dtype=numpy.uint8)[header:]
