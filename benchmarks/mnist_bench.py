@@ -3,9 +3,9 @@
 """Compares lockstep with torchrun and DistributedDataParallel on MNIST, with two workers each.
 
 Python uses the faster of its two kinds of convolutions, oneDNN or im2col. Both are measured first:
-on x86_64 oneDNN, as installed, is faster; on arm64 it is several times slower. lockstep chooses in the
-same way by itself. The two sides alternate, so that noise affects both. Prints a table of medians
-with their range, and the ratios. --json FILE writes all runs. Not part of the tests.
+on x86_64 oneDNN, as installed, is faster; on arm64 it is several times slower. lockstep chooses
+in the same way by itself. The two sides alternate, so that noise affects both. Prints a table of
+medians with their range, and the ratios. --json FILE writes all runs. Not part of the tests.
 """
 import argparse
 import json
