@@ -1,6 +1,7 @@
-# lockstep_embed(RESULT FILE...): a source that holds the files as bytes, for launcher/monitor/page_files.h.
+# lockstep_embed(RESULT FILE...): generates a source file that contains the files as byte arrays,
+# for launcher/monitor/page_files.h.
 #
-# Run as a script (-DOUTPUT=... -DFILES=a;b) it writes that source.
+# Run as a script (-DOUTPUT=... -DFILES=a;b), this file writes that source file.
 if(CMAKE_SCRIPT_MODE_FILE)
   set(arrays "")
   set(table "")
@@ -29,7 +30,7 @@ function(lockstep_embed result)
     OUTPUT "${output}"
     COMMAND ${CMAKE_COMMAND} "-DOUTPUT=${output}" "-DFILES=${ARGN}" -P "${LOCKSTEP_EMBED_SCRIPT}"
     DEPENDS ${ARGN} "${LOCKSTEP_EMBED_SCRIPT}"
-    COMMENT "Embedding the dashboard's page"
+    COMMENT "Embedding the page of the dashboard"
     VERBATIM)
   set(${result} "${output}" PARENT_SCOPE)
 endfunction()

@@ -1,16 +1,19 @@
-# What lockstep links. Read twice: by our own build, and by lockstepConfig.cmake on the machine of a
-# client, which has set the same variables to what the build found:
+# The libraries that lockstep links. Included by the build of lockstep, and by lockstepConfig.cmake
+# on the machine of a client. The latter sets the same variables to what the build found:
 #
 #   LOCKSTEP_TRAINING         the training library is built
-#   LOCKSTEP_HEADER_ONLY_DEPS fmt, spdlog, nlohmann-json and CLI11 come as headers, in
-#                             LOCKSTEP_DEPS_DIR/include, and not as packages (tools/device.sh)
-#   LOCKSTEP_WANT_HTTPLIB, LOCKSTEP_WANT_PROTOBUF, LOCKSTEP_WANT_HWLOC, LOCKSTEP_WANT_GLOO, LOCKSTEP_WANT_MPI, LOCKSTEP_WANT_NCCL
-#                             AUTO: use it where it is found; ON: it must be there; OFF: without it
+#   LOCKSTEP_HEADER_ONLY_DEPS fmt, spdlog, nlohmann-json and CLI11 are headers in
+#                             LOCKSTEP_DEPS_DIR/include instead of packages (tools/device.sh)
+#   LOCKSTEP_WANT_ZMQ, _HTTPLIB, _PROTOBUF, _HWLOC, _GLOO, _MPI, _NCCL
+#                             AUTO: use the library if it is found (ZeroMQ: see below); ON: require
+#                             it; OFF: do not use it
 #
-# Libraries that lockstep cannot do without are reported together, in one error, if several are missing.
+# All missing required libraries are reported in one error.
 #
-# Sets LOCKSTEP_HAVE_HWLOC, _GLOO, _MPI, _CUDA (libtorch's own) and _NCCL to 0 or 1. All targets made here are imported ones:
-# an installed lockstep refers to them by name, never by a path of the machine that built it.
+# Sets LOCKSTEP_HAVE_ZMQ, _HTTPLIB, _PROTOBUF, _HWLOC, _GLOO, _MPI, _CUDA (that of libtorch) and
+# _NCCL to 0 or 1. All targets defined here are imported targets, so an installed lockstep refers to
+# them by name and never by a path of the machine that built it. If an optional library is not used,
+# its target exists and is empty.
 
 # lockstep_require(FOUND TEXT): adds TEXT to the list of missing libraries unless FOUND is true.
 set(LOCKSTEP_MISSING "")
@@ -24,8 +27,8 @@ macro(lockstep_report_missing)
   if(LOCKSTEP_MISSING)
     list(JOIN LOCKSTEP_MISSING "\n  " missing)
     message(FATAL_ERROR "lockstep needs libraries that CMake did not find:\n  ${missing}\n"
-                        "docs/install.md names their packages on several distributions, and says how to "
-                        "use libraries outside the system's directories.")
+                        "docs/install.md lists their packages on several distributions and explains "
+                        "how to use libraries outside of the system directories.")
   endif()
 endmacro()
 
@@ -45,8 +48,8 @@ else()
   lockstep_require(CLI11_FOUND "CLI11")
 endif()
 
-# ZeroMQ with its C++ header, and libsodium beneath its CURVE: the control plane of a run on several
-# nodes. lockstep::zmq is nothing where they are not.
+# ZeroMQ with its C++ header, and libsodium for its CURVE encryption: the control plane of a run on
+# several nodes. AUTO requires them, except with LOCKSTEP_HEADER_ONLY_DEPS.
 set(LOCKSTEP_HAVE_ZMQ 0)
 if(LOCKSTEP_WANT_ZMQ STREQUAL "ON"
    OR NOT (LOCKSTEP_WANT_ZMQ STREQUAL "OFF" OR LOCKSTEP_HEADER_ONLY_DEPS))
@@ -77,7 +80,7 @@ if(NOT TARGET lockstep::zmq)
   endif()
 endif()
 
-# yaml-cpp, the static one where it is: the launcher then runs on nodes that do not have it.
+# yaml-cpp; the static library is preferred, so that the launcher runs on nodes without yaml-cpp.
 find_path(LOCKSTEP_YAML_INCLUDE yaml-cpp/yaml.h HINTS "${LOCKSTEP_DEPS_DIR}/include")
 find_library(LOCKSTEP_YAML_LIBRARY NAMES libyaml-cpp.a yaml-cpp
              HINTS "${LOCKSTEP_DEPS_DIR}/lib/${CMAKE_SYSTEM_PROCESSOR}")
@@ -94,8 +97,8 @@ endif()
 find_package(ZLIB QUIET)
 lockstep_require(ZLIB_FOUND "zlib")
 
-# libjpeg-turbo, the static one too where it is. Others that call themselves libjpeg cannot decode a
-# part of an image.
+# libjpeg-turbo; the static library is preferred here, too. Other implementations of libjpeg cannot
+# decode part of an image.
 find_path(LOCKSTEP_JPEG_INCLUDE jpeglib.h HINTS "${LOCKSTEP_DEPS_DIR}/include")
 find_library(LOCKSTEP_JPEG_LIBRARY NAMES libjpeg.a jpeg
              HINTS "${LOCKSTEP_DEPS_DIR}/lib/${CMAKE_SYSTEM_PROCESSOR}")
@@ -109,7 +112,7 @@ if(NOT TARGET lockstep::jpeg)
   target_link_libraries(lockstep::jpeg INTERFACE "${LOCKSTEP_JPEG_LIBRARY}")
 endif()
 
-# PCRE2, by its header and the library for texts of bytes.
+# PCRE2: its header, and the library for 8-bit characters.
 find_path(LOCKSTEP_PCRE2_INCLUDE pcre2.h HINTS "${LOCKSTEP_DEPS_DIR}/include")
 find_library(LOCKSTEP_PCRE2_LIBRARY pcre2-8
              HINTS "${LOCKSTEP_DEPS_DIR}/lib/${CMAKE_SYSTEM_PROCESSOR}")
@@ -123,9 +126,9 @@ if(NOT TARGET lockstep::pcre2)
   target_link_libraries(lockstep::pcre2 INTERFACE "${LOCKSTEP_PCRE2_LIBRARY}")
 endif()
 
-# cpp-httplib for the dashboard. Debian splits it into declarations and a shared library; the macros that
-# the library was compiled with differ between releases and change the layout of its classes, so they are
-# taken from its pkg-config file. Elsewhere it is a header alone. lockstep::httplib is empty without it.
+# cpp-httplib for the dashboard. Debian splits it into declarations and a shared library. The macros
+# of the library differ between releases and change the layout of its classes, so they are read from
+# its pkg-config file. Elsewhere it is header-only.
 set(LOCKSTEP_HAVE_HTTPLIB 0)
 if(LOCKSTEP_WANT_HTTPLIB STREQUAL "ON"
    OR NOT (LOCKSTEP_WANT_HTTPLIB STREQUAL "OFF" OR LOCKSTEP_HEADER_ONLY_DEPS))
@@ -154,16 +157,15 @@ if(NOT TARGET lockstep::httplib)
     target_include_directories(lockstep::httplib SYSTEM INTERFACE "${LOCKSTEP_HTTPLIB_INCLUDE}")
     target_link_libraries(lockstep::httplib INTERFACE Threads::Threads)
     if(LOCKSTEP_HTTPLIB_LIBRARY)
-      # From 0.18 on, inline functions of the header call libcrypto themselves.
+      # From 0.18 on, inline functions of the header call libcrypto.
       target_link_libraries(lockstep::httplib INTERFACE PkgConfig::lockstep_httplib_package
                                                         OpenSSL::Crypto)
     endif()
   endif()
 endif()
 
-# protobuf's small runtime, the static one too where it is, and its compiler: TensorBoard's files. It
-# goes into the launcher alone, as libtorch brings a protobuf of its own. lockstep::protobuf is nothing
-# where it is not.
+# protobuf-lite (preferably static) and protoc, for TensorBoard files. Only the launcher links it,
+# because libtorch contains its own protobuf.
 set(LOCKSTEP_HAVE_PROTOBUF 0)
 if(LOCKSTEP_WANT_PROTOBUF STREQUAL "ON"
    OR NOT (LOCKSTEP_WANT_PROTOBUF STREQUAL "OFF" OR LOCKSTEP_HEADER_ONLY_DEPS))
@@ -186,7 +188,8 @@ if(NOT TARGET lockstep::protobuf)
   endif()
 endif()
 
-# hwloc from 2.1 on, by its headers: its own package configuration is not everywhere.
+# hwloc 2.1 or newer, found by its header, because not every distribution has its package
+# configuration.
 set(LOCKSTEP_HAVE_HWLOC 0)
 if(LOCKSTEP_WANT_HWLOC STREQUAL "ON"
    OR NOT (LOCKSTEP_WANT_HWLOC STREQUAL "OFF" OR LOCKSTEP_HEADER_ONLY_DEPS))
@@ -207,7 +210,6 @@ if(LOCKSTEP_WANT_HWLOC STREQUAL "ON"
   endif()
 endif()
 
-# lockstep::hwloc: nothing where hwloc is not.
 if(NOT TARGET lockstep::hwloc)
   add_library(lockstep::hwloc INTERFACE IMPORTED)
   if(LOCKSTEP_HAVE_HWLOC)
@@ -233,7 +235,7 @@ if(NOT TARGET lockstep::xxhash)
   target_include_directories(lockstep::xxhash SYSTEM INTERFACE "${LOCKSTEP_XXHASH_INCLUDE}")
 endif()
 
-# Gloo, by its headers: the CUDA wheels of PyTorch hold the code but not the headers.
+# Gloo, found by its headers: the CUDA wheels of PyTorch contain the code but not the headers.
 set(LOCKSTEP_HAVE_GLOO 0)
 if(NOT LOCKSTEP_WANT_GLOO STREQUAL "OFF")
   find_path(LOCKSTEP_GLOO_INCLUDE gloo/transport/device.h)
@@ -246,14 +248,15 @@ if(NOT LOCKSTEP_WANT_GLOO STREQUAL "OFF")
   endif()
 endif()
 
-# CUDA comes with libtorch or not at all; its configuration has found the compiler by then.
+# CUDA is used only if libtorch was built with it. The configuration of libtorch has already found
+# nvcc.
 set(LOCKSTEP_HAVE_CUDA 0)
 if(TARGET torch_cuda)
   find_package(CUDAToolkit REQUIRED)
   set(LOCKSTEP_HAVE_CUDA 1)
 endif()
 
-# NCCL: the one that libtorch was built with, which its wheels bring along, before the system's.
+# NCCL: that of libtorch, which its wheels contain, is preferred to that of the system.
 set(LOCKSTEP_HAVE_NCCL 0)
 if(LOCKSTEP_HAVE_CUDA AND NOT LOCKSTEP_WANT_NCCL STREQUAL "OFF")
   set(nccl_of_wheel "${TORCH_INSTALL_PREFIX}/../nvidia/nccl")
@@ -269,7 +272,6 @@ if(LOCKSTEP_WANT_NCCL STREQUAL "ON" AND NOT LOCKSTEP_HAVE_NCCL)
   list(APPEND LOCKSTEP_MISSING "NCCL and a libtorch with CUDA, because LOCKSTEP_WANT_NCCL is ON")
 endif()
 
-# lockstep::nccl: nothing where NCCL is not.
 if(NOT TARGET lockstep::nccl)
   add_library(lockstep::nccl INTERFACE IMPORTED)
   if(LOCKSTEP_HAVE_NCCL)
@@ -278,7 +280,6 @@ if(NOT TARGET lockstep::nccl)
   endif()
 endif()
 
-# lockstep::cublas: nothing where CUDA is not.
 if(NOT TARGET lockstep::cublas)
   add_library(lockstep::cublas INTERFACE IMPORTED)
   if(LOCKSTEP_HAVE_CUDA)
@@ -286,7 +287,7 @@ if(NOT TARGET lockstep::cublas)
   endif()
 endif()
 
-# MPI's C interface, through the C++ compiler and without the C++ bindings that MPI has dropped.
+# The C interface of MPI, used from C++, without the C++ bindings that MPI has removed.
 set(LOCKSTEP_HAVE_MPI 0)
 if(NOT LOCKSTEP_WANT_MPI STREQUAL "OFF")
   set(MPI_CXX_SKIP_MPICXX ON)
@@ -300,7 +301,7 @@ endif()
 
 lockstep_report_missing()
 
-# lockstep::torch: libtorch with c10d, and gloo beneath it where its headers are.
+# lockstep::torch: libtorch with c10d, and Gloo if its headers were found.
 if(NOT TARGET lockstep::torch)
   add_library(lockstep::torch INTERFACE IMPORTED)
   target_link_libraries(lockstep::torch INTERFACE ${TORCH_LIBRARIES})
@@ -310,7 +311,6 @@ if(NOT TARGET lockstep::torch)
   endif()
 endif()
 
-# lockstep::mpi: nothing where MPI is not.
 if(NOT TARGET lockstep::mpi)
   add_library(lockstep::mpi INTERFACE IMPORTED)
   if(LOCKSTEP_HAVE_MPI)

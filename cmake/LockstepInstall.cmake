@@ -1,10 +1,11 @@
-# cmake --install: the launcher; with the training library also the public headers, the modules, and
-# what find_package(lockstep) reads. A client links lockstep::lockstep.
+# cmake --install installs the launcher. With the training library, it also installs the public
+# headers, the modules, and the files for find_package(lockstep). A client links lockstep::lockstep.
 include(CMakePackageConfigHelpers)
 
 set_target_properties(lockstep PROPERTIES EXPORT_NAME launcher)
 add_custom_target(lockstep_installed DEPENDS lockstep)
-# Site profiles, which the launcher looks for next to its own directory; so also in a build.
+# Site profiles. The launcher searches share/lockstep next to its own directory, also in a build
+# directory.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/sites" DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep"
         FILES_MATCHING PATTERN "*.yaml")
 # The dashboard for Grafana.
@@ -17,7 +18,7 @@ if(NOT LOCKSTEP_TRAINING)
   return()
 endif()
 
-# What lockstep-bench --peer runs.
+# The programs that lockstep-bench --peer runs.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/benchmarks/peers" DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep"
         FILES_MATCHING PATTERN "*.py")
 file(CREATE_LINK "${PROJECT_SOURCE_DIR}/benchmarks/peers" "${CMAKE_BINARY_DIR}/share/lockstep/peers"

@@ -1,7 +1,7 @@
 # lockstep_compile_together(TARGET [ALONE ...])
 #
-# Eight sources at a time, but for those ALONE. The compiler takes what is included by another
-# source for a header, and would warn of classes with members that only one source knows.
+# Compiles eight sources at a time (unity build), except those in ALONE. GCC treats an included
+# source as a header and would warn of classes whose members have types of an unnamed namespace.
 function(lockstep_compile_together name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "ALONE")
   if("${LOCKSTEP_UNITY}" STREQUAL "LAUNCHER")
@@ -18,12 +18,12 @@ endfunction()
 
 # lockstep_module(NAME SOURCES ... [ALONE ...] DEPS ... [LIBS ...] [TORCH [PLAIN ...]])
 #
-# One static library per module. DEPS is the module's line in tools/layers.txt; the layering test
-# compares the two. TORCH marks a module that uses libtorch: it links libtorch and shares one
-# precompiled header, but for its PLAIN sources, which do without libtorch and compile faster so.
-# SOURCES are compiled eight at a time: what a compiler has to read before the first line of ours
-# takes seconds. ALONE are those that have names of their own which another has as well, or that
-# only the build for a GPU has.
+# One static library per module. DEPS is the line of the module in tools/layers.txt; the test
+# `layering` compares the two. TORCH marks a module that uses libtorch: it links libtorch and shares
+# one precompiled header. Its PLAIN sources do not need libtorch and compile faster without the
+# precompiled header. SOURCES are compiled eight at a time, because included headers take seconds
+# per compilation. ALONE lists sources whose local names conflict with those of another source, and
+# sources that only a build with CUDA has.
 function(lockstep_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;ALONE;PLAIN;DEPS;LIBS")
   list(TRANSFORM arg_DEPS PREPEND lockstep::)
@@ -53,8 +53,8 @@ function(lockstep_module name)
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_${tower}_MODULES lockstep_${name})
 endfunction()
 
-# lockstep_library(): lockstep::lockstep, the one target that examples and clients link. Stands for
-# all modules of src/training, so it comes after them.
+# lockstep_library(): defines lockstep::lockstep, the target that examples and clients link. It
+# links all modules of src/training and must be called after them.
 function(lockstep_library)
   get_property(modules GLOBAL PROPERTY LOCKSTEP_TRAINING_MODULES)
   add_library(lockstep_library INTERFACE)
@@ -64,8 +64,8 @@ function(lockstep_library)
   target_link_libraries(lockstep_library INTERFACE ${modules})
 endfunction()
 
-# A program shares the precompiled header of the modules, which is position independent code; GCC
-# takes it only for more of the same.
+# Uses the precompiled header of the modules for a program. The header was compiled with -fPIC, and
+# GCC accepts it only with the same option.
 function(lockstep_share_precompiled name header)
   target_compile_options(${name} PRIVATE -fPIC)
   target_precompile_headers(${name} REUSE_FROM ${header})
@@ -73,7 +73,7 @@ endfunction()
 
 # lockstep_program(NAME SOURCES ...)
 #
-# A training program, bin/NAME: what a client would write, with our warnings.
+# A training program, bin/NAME, built like the program of a client, but with our warnings.
 function(lockstep_program name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES")
   add_executable(${name} ${arg_SOURCES})
@@ -82,13 +82,13 @@ function(lockstep_program name)
   lockstep_share_precompiled(${name} lockstep_torch_pch)
 endfunction()
 
-# lockstep_test(NAME SOURCES ... DEPS ... [LIBS ...] [LABEL unit|distributed|...] [TORCH [ALONE ...]]
-#               [SEPARATE] [TOGETHER] [TIMEOUT SECONDS])
+# lockstep_test(NAME SOURCES ... DEPS ... [LIBS ...] [LABEL unit|distributed|...]
+#               [TORCH [ALONE ...]] [SEPARATE] [TOGETHER] [TIMEOUT SECONDS])
 #
-# One test binary, tests/NAME; DEPS are modules. TORCH as above; as libtorch takes half a second to
-# load, such a binary is one test to ctest, unless its cases must run in SEPARATE processes. Another
-# one is so if its cases share what is dear to make: TOGETHER. Sources are compiled eight at a
-# time, but for those ALONE, whose names collide with others.
+# One test binary, tests/NAME; DEPS are modules. TORCH as above. A binary with TORCH is one test of
+# ctest, because loading libtorch takes half a second; with SEPARATE, each case runs in its own
+# process. TOGETHER makes a binary without TORCH one test, if its cases share an expensive fixture.
+# Sources are compiled eight at a time, except those in ALONE, whose names conflict with others.
 function(lockstep_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;SEPARATE;TOGETHER" "LABEL;TIMEOUT"
                         "SOURCES;ALONE;DEPS;LIBS")
@@ -111,12 +111,12 @@ function(lockstep_test name)
   if(arg_TORCH)
     target_link_libraries(${name} PRIVATE lockstep::torch_build)
     lockstep_share_precompiled(${name} lockstep_torch_test_pch)
-    # A test spends its time in libtorch, its compiler in the optimizer.
+    # -O1 shortens compilation. The run time of a test is spent in libtorch.
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     set_target_properties(${name} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
     lockstep_compile_together(${name} ALONE ${arg_ALONE})
   else()
-    # What is tested was compiled elsewhere, with the optimizer.
+    # -O0 applies to the test only. The tested code is in the modules, which are optimized.
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>
                                            $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
     lockstep_share_precompiled(${name} lockstep_test_pch)
@@ -125,12 +125,13 @@ function(lockstep_test name)
   if(arg_TOGETHER OR (arg_TORCH AND NOT arg_SEPARATE))
     add_test(NAME ${name} COMMAND ${name} "--gtest_brief=1"
                                   "--gtest_output=xml:${CMAKE_BINARY_DIR}/test-results/${name}.xml")
-    # ctest knows a whole program as a test even if it was not built; `make test-core` leaves it out.
+    # ctest lists a whole binary as a test even if it was not built. The label lets `make test-core`
+    # exclude it.
     set(labels ${arg_LABEL})
     if(NOT name IN_LIST LOCKSTEP_CORE_TESTS)
       list(APPEND labels beyond-core)
     endif()
-    # Ranks that are threads of one process must not each have a thread per core.
+    # Ranks can be threads of one process, and each would otherwise use one thread per core.
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${arg_TIMEOUT}
                                             ENVIRONMENT OMP_NUM_THREADS=1)
   else()
@@ -145,7 +146,7 @@ endfunction()
 
 # lockstep_bench(NAME SOURCES ... DEPS ... [TORCH])
 #
-# One benchmark, bench/NAME in the build directory, on Google Benchmark. Never a test.
+# One benchmark with Google Benchmark, bench/NAME in the build directory. Never a test.
 function(lockstep_bench name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;DEPS;LIBS")
   list(TRANSFORM arg_DEPS PREPEND lockstep::)

@@ -1,7 +1,7 @@
-# lockstep_protobuf(NAME FILE.proto): a library of the messages, with their header FILE.pb.h.
+# lockstep_protobuf(NAME FILE.proto): a library with the messages and their header FILE.pb.h.
 #
-# Written when the build is configured, so that clang-tidy, which builds nothing, finds the header.
-# None of it is our code: no warnings, no style.
+# The code is generated at configure time, so that clang-tidy finds the header without a build. It
+# is compiled without our warnings.
 function(lockstep_protobuf name file)
   cmake_path(GET file STEM stem)
   set(directory "${CMAKE_BINARY_DIR}/protobuf")

@@ -1,4 +1,4 @@
-# GoogleTest: the package where there is one, else the sources that tools/device.sh brought along.
+# GoogleTest: the sources that tools/device.sh packed, if they are used, or else the package.
 if(LOCKSTEP_HEADER_ONLY_DEPS AND EXISTS "${LOCKSTEP_DEPS_DIR}/googletest/CMakeLists.txt")
   set(INSTALL_GTEST OFF)
   set(BUILD_GMOCK ON)

@@ -1,27 +1,27 @@
-# Targets for code that uses libtorch, in lockstep's own build:
+# Targets for code that uses libtorch, in the build of lockstep:
 #
-#   lockstep::torch_build    libtorch, and the header that libtorch 1.13 forgot to ship
+#   lockstep::torch_build    libtorch, and a header that is missing in libtorch 1.13
 #   lockstep_torch_pch       the precompiled header of modules and programs
 #   lockstep_torch_test_pch  the same with GoogleTest, for tests
-#   lockstep_torch           the job pool: as many compilers as there is memory for
+#   lockstep_torch           job pool that limits parallel compilers by the memory of the machine
 cmake_host_system_information(RESULT memory_mib QUERY TOTAL_PHYSICAL_MEMORY)
 math(EXPR torch_jobs "${memory_mib} / 2500 + 1")
 set_property(GLOBAL APPEND PROPERTY JOB_POOLS lockstep_torch=${torch_jobs})
 
 foreach(kind IN ITEMS GLOO MPI NCCL)
   if(NOT LOCKSTEP_HAVE_${kind})
-    message(STATUS "${kind} is not here: lockstep is built without that communicator")
+    message(STATUS "${kind} is not available: lockstep is built without this communicator")
   endif()
 endforeach()
 
-# Ours is looked up last, so that the real header wins where it exists.
+# Our copy of the missing header is searched last, so that the original is used if it exists.
 add_library(lockstep_torch_build INTERFACE)
 add_library(lockstep::torch_build ALIAS lockstep_torch_build)
 target_link_libraries(lockstep_torch_build INTERFACE lockstep::torch)
 target_compile_options(lockstep_torch_build
                        INTERFACE "SHELL:-idirafter ${PROJECT_SOURCE_DIR}/src/training/comm/missing_headers"
                                  $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>) # for ccache
-# GCC 14 and newer report accesses out of bounds in inlined functions of libtorch's headers that are none.
+# False positives: GCC 14 and newer report out-of-bounds accesses in inline functions of libtorch.
 target_compile_options(
   lockstep_torch_build
   INTERFACE
@@ -38,7 +38,8 @@ function(lockstep_torch_precompiled name)
   set_target_properties(${name} PROPERTIES JOB_POOL_COMPILE lockstep_torch)
 endfunction()
 
-# Not <torch/torch.h>: with the modules of torch::nn, every unit compiles 3 s longer, also an empty one.
+# Does not include <torch/torch.h>: with the modules of torch::nn, even an empty source takes 3 s
+# longer.
 lockstep_torch_precompiled(
   lockstep_torch_pch
   HEADERS <torch/autograd.h> <torch/nn/module.h> <torch/optim.h> <torch/types.h> <torch/utils.h>
@@ -49,6 +50,6 @@ if(LOCKSTEP_TESTS)
     lockstep_torch_test_pch
     HEADERS <torch/torch.h> <fmt/format.h> <gmock/gmock.h>
     LIBS fmt::fmt GTest::gmock)
-  # As tests are compiled: GCC 14 does not use a precompiled header of another level.
+  # The same level as for tests: GCC 14 rejects a precompiled header of another optimization level.
   target_compile_options(lockstep_torch_test_pch PRIVATE $<$<CONFIG:Release>:-O1>)
 endif()

@@ -1,4 +1,4 @@
-# lockstep::warnings: what our own code is compiled with; third parties are system includes.
+# lockstep::warnings: the warnings for our own code. Headers of third parties are system includes.
 add_library(lockstep_warnings INTERFACE)
 add_library(lockstep::warnings ALIAS lockstep_warnings)
 target_compile_options(
