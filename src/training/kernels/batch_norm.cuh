@@ -5,35 +5,35 @@
 #include "training/kernels/device.cuh"
 #include "training/kernels/launch.h"
 
-// Batch norm over a matrix [rows, channels], where a row is a pixel (NHWC). By channel:
+// Batch norm over a matrix [rows, channels], where a row is a pixel (NHWC). Per channel:
 //
 //   x_hat = (x - mean) * rstd            mean and variance over all rows
 //   y     = ReLU(x_hat * weight + bias)
 //
-// and back, with dy behind ReLU, sums over all rows, and n rows:
+// Backward, where dy is the gradient of the input of ReLU, and sums are over all n rows:
 //
 //   dweight = sum(dy * x_hat)
 //   dbias   = sum(dy)
 //   dx      = weight * rstd * (dy - dbias / n - x_hat * dweight / n)
 //           = factors[0] * dy + factors[1] * x + factors[2]
 //
-// Each direction therefore takes two kernels: one that adds up over all rows, and one that computes
-// the result element by element with the constants of the channel.
+// Each direction therefore needs two kernels: one that computes the sums over all rows, and one
+// that computes the result element by element with the constants of the channel.
 //
-// Division of the work: a block has 64 channels, 128 bytes of every row, and a thread has eight of
-// them (one load of 16 bytes) in every (32 * gridDim.y)-th row.
+// Division of the work: a block processes 64 channels, which are 128 bytes of a row. A thread
+// processes eight of them (one load of 16 bytes) in every (32 * gridDim.y)-th row.
 //
 //   blockIdx.x  which 64 channels          threadIdx.x  which 8 of them
-//   blockIdx.y  which rows, in turns       threadIdx.y  which of 32 rows of a turn
+//   blockIdx.y  which groups of 32 rows    threadIdx.y  which row of a group
 namespace lockstep::kernels {
 
-constexpr int kNormPacks = static_cast<int>(kNormChannels) / kPack;  // of a block, along x
-constexpr int kNormRows = 32;  // of a block at a time, along y
+constexpr int kNormPacks = static_cast<int>(kNormChannels) / kPack;  // packs per block, along x
+constexpr int kNormRows = 32;  // rows that a block processes at a time, along y
 constexpr int kNormThreads = kNormPacks * kNormRows;
 constexpr int kNormWarps = kNormThreads / kWarp;
-constexpr int kMaxNormBlocks = 1024;  // of rows, for the same channels
+constexpr int kMaxNormBlocks = 1024;  // maximum number of blocks for the same channels
 constexpr int kMaxNormSums = 3;
-constexpr unsigned kAhead = 8;  // loads that wait for each other's addresses only
+constexpr unsigned kAhead = 8;  // independent loads in flight per thread
 
 // blockIdx.x: which 64 channels; blockIdx.y: which rows.
 inline dim3 norm_grid(int64_t rows, int64_t channels, int blocks_per_multiprocessor) {
@@ -49,8 +49,8 @@ __device__ __forceinline__ int64_t norm_pack() {
   return static_cast<int64_t>(blockIdx.x) * kNormPacks + threadIdx.x;
 }
 
-// The rows of this thread. Kernels that only add up go through them from the last to the first:
-// what the kernel before wrote last is still in the L2 cache.
+// The rows of this thread. Kernels that only compute sums process them from the last to the first,
+// because the values that the previous kernel wrote last are still in the L2 cache.
 struct NormRows {
   int64_t first;
   int64_t step;
@@ -61,11 +61,12 @@ __device__ __forceinline__ NormRows norm_rows() {
           static_cast<int64_t>(gridDim.y) * kNormRows};
 }
 
-// The sums over all rows of `kSums` numbers for each of the eight channels of each thread. True in
-// the one block of these channels that comes last, and there `total` [kSums][64] has them.
+// Computes sums over all rows of `kSums` values for each of the eight channels of each thread.
+// Returns true in the last block of these channels to finish, where `total` [kSums][64] contains
+// the sums.
 //
 // Blocks of a grid cannot wait for each other. Every block writes its sums to the workspace and
-// counts itself; the block that finds the counter at the end adds up the sums of all. The fence
+// increments a counter. The block that reaches the final count adds up the sums of all. The fence
 // before the count makes the sums of a block visible before its count, and the fence after it keeps
 // the last block from reading too early (the pattern of threadFenceReduction in the CUDA samples).
 // Which block is last varies, but the order of additions is fixed: the same inputs give the same
@@ -209,7 +210,7 @@ __device__ __forceinline__ uint4 normalised_gradient(const NormFactors& factors,
   return narrow(result);
 }
 
-// batch_norm_backward() where there is pooling.
+// batch_norm_backward() for a batch norm that is followed by pooling.
 void pooled_norm_backward(const NormBackward& call, Stream stream);
 
 }  // namespace lockstep::kernels

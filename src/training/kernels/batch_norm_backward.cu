@@ -4,11 +4,11 @@
 namespace lockstep::kernels {
 namespace {
 
-// Which elements ReLU has passed: from the stored mask, or from the sign of the recomputed output,
-// which is possible only if nothing was added to it.
+// How to find the elements with a nonzero derivative of ReLU: from the stored mask, or from the
+// sign of the recomputed output. The latter is possible only if nothing was added before ReLU.
 enum class ReluMask { Stored, Recomputed };
 
-// dy of eight channels: the gradient of the output where ReLU has passed it, else 0.
+// dy of eight channels: the gradient of the output where ReLU has a nonzero derivative, else 0.
 template <ReluMask kMask>
 struct ReluGradient {
   uint4 gradient;
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kNormThreads, 3) reduce_kernel(NormBackward ca
     shortcut_mean = load_floats(call.shortcut.values.mean, pack);
   }
   Floats sums[kSums] = {};
-  // From the last row back, as in forward.
+  // From the last row to the first, as in forward.
   for (int64_t last = call.rows - 1 - rows.first; last >= 0; last -= kAtOnce * rows.step) {
     ReluGradient<kMask> relu_gradient[kAtOnce];
     uint4 input[kAtOnce];
@@ -110,8 +110,8 @@ __global__ void __launch_bounds__(kNormThreads, 3) reduce_kernel(NormBackward ca
   }
 }
 
-// What the second kernel writes besides dx: dx of the batch norm on the shortcut, or dy itself,
-// which is the gradient of an identity shortcut.
+// Additional output of the second kernel: dx of the batch norm on the shortcut, or dy itself, which
+// is the gradient of an identity shortcut.
 enum class Extra { None, Shortcut, Masked };
 
 template <ReluMask kMask, Extra kExtra>
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kNormThreads, kExtra == Extra::Shortcut ? 2 : 
   }
 }
 
-// Something was added only where there is a mask.
+// A shortcut exists only if there is a stored mask.
 template <ReluMask kMask>
 void run(const NormBackward& call, Stream stream) {
   const dim3 threads(kNormPacks, kNormRows);

@@ -4,7 +4,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// Rows that a thread loads before it adds the first of them: their loads are in flight together.
+// Rows that a thread loads before it adds the first one, so that all loads are in flight together.
 constexpr int kUnroll = 4;
 
 __global__ void __launch_bounds__(kNormThreads, 4) statistics_kernel(NormStatistics call) {
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kNormThreads, 4) statistics_kernel(NormStatist
       sums[1].at[i] = fmaf(value, value, sums[1].at[i]);
     }
   };
-  // From the last row back: the convolution before wrote those last.
+  // From the last row to the first: the previous convolution wrote the last rows last.
   int64_t row = call.rows - 1 - rows.first;
   for (; row >= (kUnroll - 1) * rows.step; row -= kUnroll * rows.step) {
     uint4 bits[kUnroll];
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kNormThreads, 4) statistics_kernel(NormStatist
   const double mean_shifted = total[0][thread] / row_count;
   const double mean = mean_shifted + static_cast<double>(widen(call.input[channel]));
   const double raw_variance = total[1][thread] / row_count - mean_shifted * mean_shifted;
-  // Rounding can make it negative. The comparison keeps NaN, which fmax() would drop.
+  // Rounding can make the variance negative. The comparison keeps NaN, which fmax() would drop.
   const double variance = raw_variance < 0 ? 0.0 : raw_variance;
   const auto rstd = static_cast<float>(rsqrt(variance + static_cast<double>(call.epsilon)));
   const float scale = call.weight[channel] * rstd;
@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(kNormThreads, 4) statistics_kernel(NormStatist
   }
 }
 
-// What is added before ReLU at the end of a residual block: nothing, the input of the block, or its
-// projection, whose own batch norm is applied here too.
+// The addend before ReLU at the end of a residual block: none, the input of the block, or its
+// projection, whose batch norm is applied here, too.
 enum class Addend { None, Plain, Normed };
 
 template <Addend kAddend, bool kMask>
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kNormThreads, 4) forward_kernel(NormForward ca
   Floats addend_scale = {};
   if constexpr (kAddend == Addend::Normed) {
     addend_scale = load_floats(call.addend_values.scale, pack);
-    // Both shifts are constants of the channel and are added once.
+    // Both shifts are constants of the channel, so they are added in advance.
     add_to(shift, load_floats(call.addend_values.shift, pack));
   }
   for (int64_t first = rows.first; first < call.rows; first += kAtOnce * rows.step) {
@@ -152,7 +152,7 @@ void launch_forward(const NormForward& call, dim3 grid, Stream stream) {
 }  // namespace
 
 int64_t batch_norm_workspace() {
-  // Blocks of all channels together: as many as norm_grid() makes, rounded up for each 64 channels.
+  // Maximum number of blocks of norm_grid() for all channels, rounded up for each 64 channels.
   const int64_t blocks = 4LL * multiprocessors() + kNormCounters / 4;
   return kNormCounters + blocks * kMaxNormSums * kNormChannels * 4;
 }

@@ -4,8 +4,8 @@
 namespace lockstep::kernels {
 namespace {
 
-// Four pixels, and the windows that contain them. Window w covers the pixels 2 * w - 1 to 2 * w + 1
-// both ways, so windows a and a + 1 contain pixels 2 * a and 2 * a + 1.
+// Four pixels, and the windows that contain them. In both dimensions, window w covers the pixels
+// 2 * w - 1 to 2 * w + 1, so windows a and a + 1 contain pixels 2 * a and 2 * a + 1.
 struct Quad {
   uint4 gradient[2][2];  // of the windows
   uint2 choice[2][2];
@@ -22,7 +22,7 @@ struct Quad {
     for (unsigned y = 0; y < 2; ++y) {
 #pragma unroll
       for (unsigned x = 0; x < 2; ++x) {
-        // The last window has no next one.
+        // There is no window after the last one.
         const bool is_there = a + y < height && b + x < width;
         // A window that does not exist is replaced by window (a, b), so that the loads stay inside
         // of the tensor; its gradient is 0, and the choice has no effect.
@@ -37,8 +37,8 @@ struct Quad {
     }
   }
 
-  // The gradient of a pixel behind ReLU and pooling: of each window in which it was the one
-  // chosen, which a pixel that ReLU stopped never was.
+  // The gradient of a pixel at the input of ReLU: the sum of the gradients of all windows whose
+  // maximum it was. A pixel that ReLU set to 0 is never a maximum.
   // Along each axis, an even pixel is the middle of window a. An odd pixel is the last of window a
   // and the first of window a + 1. `position` counts the nine places of a window by rows, as
   // pool_kernel() does.
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kNormThreads, 2) pooled_reduce_kernel(NormBack
   const NormRows rows = norm_rows();
   const Floats mean = load_floats(call.main.values.mean, pack);
   Floats sums[2] = {};
-  // From the last quad back, for the L2 cache (NormRows).
+  // From the last quad to the first, for the L2 cache (NormRows).
   for (int64_t quad = call.rows / 4 - 1 - rows.first; quad >= 0; quad -= rows.step) {
     Quad at;
     at.load(call, static_cast<unsigned>(quad), pack);

@@ -23,8 +23,9 @@ constexpr int kThreads = 256;
 constexpr int kPixelsAtOnce = kThreads / kWarp;
 
 // Images are stored pixel by pixel (NHWC), so that the 8 channels of a pack are adjacent. A warp
-// has 32 adjacent packs, 512 bytes of every pixel, and every eighth pixel; the eight warps of a
-// block are then added up in their order. by_warp is indexed by lane last: no bank conflicts.
+// processes 32 adjacent packs, 512 bytes of a pixel, of every eighth pixel. Then the sums of the
+// eight warps of a block are added in order. The last index of by_warp is the lane, so there are no
+// bank conflicts.
 __global__ void __launch_bounds__(kThreads) pixel_mean_kernel(PixelMean call, int64_t places) {
   __shared__ float by_warp[kPixelsAtOnce][kPack][kWarp];
   const int64_t packs = call.channels / kPack;
@@ -77,7 +78,7 @@ __device__ float nan_value() {
   return __int_as_float(0x7FC00000);
 }
 
-// A block has a row, which stays in the cache from one pass to the next.
+// A block per row. The row stays in the cache from one pass to the next.
 __global__ void __launch_bounds__(kThreads) class_entropy_kernel(ClassEntropy call) {
   __shared__ float maxima[kWarp];
   __shared__ float sums_exp[kWarp];
@@ -110,13 +111,13 @@ __global__ void __launch_bounds__(kThreads) class_entropy_kernel(ClassEntropy ca
   if (threadIdx.x > 0) {
     return;
   }
-  // Backward needs only this one number of the row: prob_i = exp(x_i - log_sum_exp).
+  // The only value of the row that backward needs: prob_i = exp(x_i - log_sum_exp).
   const float log_sum = logf(sum_exp);
   call.log_sum_exp[row] = row_max + log_sum;
   float loss = 0;
   if (target >= 0 && target < call.classes) {
     loss = log_sum + (1.0F - call.smoothing) * (row_max - widen(scores[target]));
-    if (call.smoothing > 0) {  // A score of minus infinity is infinitely far below the maximum.
+    if (call.smoothing > 0) {  // sum_below is infinite if a score is -inf, and 0 * inf is NaN
       loss += call.smoothing * (sum_below / static_cast<float>(call.classes));
     }
   } else if (target != kNoTarget) {
@@ -125,8 +126,7 @@ __global__ void __launch_bounds__(kThreads) class_entropy_kernel(ClassEntropy ca
   call.losses[row] = loss;
 }
 
-// One block adds up all rows, so that the order of additions, and with it the sum, is always the
-// same.
+// One block adds up all rows, so that the order of additions and thus the sum are always the same.
 __global__ void __launch_bounds__(kThreads) class_entropy_mean_kernel(ClassEntropy call) {
   __shared__ float for_sum[kWarp];
   __shared__ float for_counted[kWarp];
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads) class_entropy_mean_kernel(ClassEntro
   sum = block_sum(sum, for_sum);
   counted = block_sum(counted, for_counted);
   if (threadIdx.x == 0) {
-    *call.loss = sum / counted;  // NaN of no rows, as libtorch's
+    *call.loss = sum / counted;  // NaN if no row has a target, as in libtorch
     *call.share = 1.0F / counted;
   }
 }

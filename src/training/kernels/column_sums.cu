@@ -6,10 +6,11 @@
 namespace lockstep::kernels {
 namespace {
 
-constexpr int kSlices = 32;  // of the partials, each added up by a warp of its own
+constexpr int kSlices = 32;  // slices of the partials; one warp adds up each of them
 
-// A block has 32 adjacent columns, and 32 warps share the partials of these columns: slice s adds
-// up partials s, s + 32, ... Then one warp adds up the slices. Both orders depend only on `count`.
+// A block processes 32 adjacent columns, whose partials are divided among 32 warps: slice s is the
+// sum of partials s, s + 32, ... Then one warp adds up the slices. Both orders of additions depend
+// only on `count`.
 __global__ __launch_bounds__(kWarp* kSlices) void add_partials_kernel(ColumnSums sums,
                                                                       const float* partials,
                                                                       int64_t count,

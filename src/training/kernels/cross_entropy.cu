@@ -15,19 +15,19 @@ namespace {
 //   loss = m + log(s) - x[t]
 //   dx_i = scale * (prob_i - [i == t])   with prob_i = exp(x_i - m - log(s))
 //
-// All exponentials are powers of two, exp(x) = 2^(x log2(e)), because that is the instruction which
-// the hardware has: ex2. Then prob_i = 2^(x_i log2(e) - log2_sum_exp), one multiply-add and one
-// ex2, where log2_sum_exp = m log2(e) + log2(s).
+// All exponentials are powers of two, exp(x) = 2^(x log2(e)), because this is the instruction of
+// the hardware: ex2. Then prob_i = 2^(x_i log2(e) - log2_sum_exp), one multiply-add and one ex2,
+// where log2_sum_exp = m log2(e) + log2(s).
 //
 // The gradient replaces the scores in memory. With the 50257 classes of GPT-2 they are
-// the largest tensor of a step, so bytes decide: a row is read once and written once.
+// the largest tensor of a step, so memory traffic matters: a row is read once and written once.
 //
 // - cross_entropy_held: the row fits into the registers of a block (7 packs of 8 scores in each of
 //   1024 threads: 57344 classes). Its copy from memory overlaps the arithmetic of the rows before.
-// - cross_entropy_streamed: longer rows, and chips without bulk copies. Max and sum are found
+// - cross_entropy_streamed: longer rows, and GPUs without bulk copies. Max and sum are computed
 //   together in one pass (online softmax, Milakov and Gimelshein 2018); a second pass writes.
 constexpr int kMaxThreads = 1024;
-constexpr int kMaxPacks = 7;  // that a thread holds in registers
+constexpr int kMaxPacks = 7;  // packs that a thread holds in registers
 constexpr int kBuffers = 2;   // rows in shared memory, in transit
 constexpr float kLog2OfE = 1.4426950408889634F;
 constexpr uint32_t kMinusInfinity = 0xFF80U;  // as a bfloat16
@@ -64,7 +64,7 @@ __device__ __forceinline__ float sum_exp2(uint4 bits, float offset) {
          ((terms[4] + terms[5]) + (terms[6] + terms[7]));
 }
 
-// The first `count` elements; `filler` twice in place of the others.
+// Keeps the first `count` elements and replaces each of the others by `filler`.
 __device__ __forceinline__ uint4 keep_first(uint4 bits, int64_t count, uint32_t filler) {
   uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
@@ -76,7 +76,7 @@ __device__ __forceinline__ uint4 keep_first(uint4 bits, int64_t count, uint32_t 
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// What the gradient of a row needs.
+// The values of a row that its gradient depends on.
 struct RowSoftmax {
   float log2_sum_exp = 0;
   float factor = 0;
@@ -97,15 +97,15 @@ __device__ __forceinline__ uint4 gradient_pack(uint4 bits,
   return left < kPack ? keep_first(result, left, 0) : result;
 }
 
-// Writes the loss, from one thread, and finds what the gradient needs. `target_score` is the
-// target's score.
+// Writes the loss (one thread) and returns the values for the gradient. `target_score` is the score
+// of the target.
 __device__ __forceinline__ RowSoftmax finish_row(const CrossEntropyCall& call,
                                                  int64_t row,
                                                  int64_t target,
                                                  float target_score,
                                                  float row_max,
                                                  float sum) {
-  // An invalid target must not go unnoticed: loss and gradient of its row become NaN.
+  // An invalid target makes the loss and the gradient of its row NaN, so that it is noticed.
   const float nan = __int_as_float(0x7FC00000);
   const bool is_wrong = target >= call.classes;
   if (threadIdx.x == 0 && call.losses != nullptr) {
@@ -118,8 +118,8 @@ __device__ __forceinline__ RowSoftmax finish_row(const CrossEntropyCall& call,
           .classes = call.classes};
 }
 
-// The -1 of the gradient, at one element of the row. Done by the thread that has written the pack
-// of the target in gradient_pack(): within a thread, stores to one address stay in order.
+// Applies the -1 of the gradient to the element of the target. The thread that has stored the pack
+// of the target does this, because stores of one thread to one address stay in order.
 __device__ __forceinline__ void mark_target(Bf16* scores,
                                             float target_score,
                                             const RowSoftmax& softmax) {
@@ -133,8 +133,8 @@ __device__ __forceinline__ void mark_target(Bf16* scores,
   }
 }
 
-// ---- rows that fit: copied to shared memory by the copy engine while the rows before are worked
-// on
+// ---- rows that fit: the copy engine copies them to shared memory during the computation of
+// previous rows
 
 __device__ __forceinline__ uint32_t shared_address(const void* place) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(place));
@@ -205,7 +205,7 @@ __device__ __forceinline__ void prepare_barriers(uint64_t* arrived) {
 //   buffer    0       1       0              1
 //
 // The barrier after the maximum has two purposes. It publishes `maxima`, and it is the point from
-// which on no thread reads the buffer: only then may thread 0 start the next copy into it.
+// which on no thread reads the buffer. Only then can thread 0 start the next copy into it.
 __global__ __launch_bounds__(kMaxThreads, 1) void cross_entropy_held(CrossEntropyCall call,
                                                                      int packs) {
   extern __shared__ __align__(128) uint4 buffers[];  // [kBuffers, packs]
@@ -362,7 +362,7 @@ __global__ __launch_bounds__(kMaxThreads) void cross_entropy_streamed(CrossEntro
   }
 }
 
-// Built for an older chip, the kernel has no bulk copies, whatever it runs on.
+// A kernel that was compiled for an older architecture has no bulk copies, even on a newer GPU.
 bool holds_rows() {
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, cross_entropy_held), "cudaFuncGetAttributes");

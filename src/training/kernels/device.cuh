@@ -13,7 +13,7 @@ struct Bf16 {
 };
 
 constexpr int kWarp = 32;
-constexpr int kPack = 8;  // bfloat16 elements in the 16 bytes that a thread moves at once
+constexpr int kPack = 8;  // bfloat16 elements in the 16 bytes that a thread loads or stores at once
 
 // The elements of a pack, widened.
 struct Floats {
@@ -106,8 +106,8 @@ __device__ __forceinline__ float warp_max(float value) {
   return value;
 }
 
-// The sum over a block of whole warps, in every thread. `by_warp` has kWarp places; the caller
-// synchronises before it uses them again.
+// The sum over a block of whole warps, in every thread. `by_warp` has kWarp elements. The caller
+// must synchronize before it uses them again.
 template <typename Number>
 __device__ __forceinline__ Number block_sum(Number value, Number* by_warp) {
   const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);

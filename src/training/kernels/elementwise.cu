@@ -39,7 +39,7 @@ struct BiasGeluWork {
     if (bias != nullptr) {
       add_to(values, held);
       if (before != nullptr) {
-        // Backward sees what is stored, so the output is the gelu of that.
+        // Backward uses the stored value, so the output is the gelu of the stored value.
         const uint4 rounded = narrow(values);
         values = widen(rounded);
         store_pack(before, row * packs + pack, rounded);
@@ -128,8 +128,8 @@ struct JoinWork {
   }
 };
 
-// A warp has a stripe of 32 packs (256 columns, 512 bytes of a row) and goes down the rows; the
-// warps of a block have the same stripe:
+// A warp processes a stripe of 32 packs (256 columns, 512 bytes of a row) row by row. The warps of
+// a block process the same stripe:
 //
 //              blockIdx.x = 0        1           2
 //   row 0    | warp 0, block 0   | ...       | ...     |   blockIdx.y = 0
@@ -137,9 +137,9 @@ struct JoinWork {
 //   ...      | ...               |           |         |
 //   row 8    | warp 0, block 1   |           |         |   blockIdx.y = 1
 //
-// All blocks go down together, so that the rows being read at any time are adjacent in memory. A
-// thread has the same columns in all rows: the bias is loaded once, and column sums stay in
-// registers. With kSums, block y writes the sums of its rows to partials [gridDim.y, packs * 8],
+// All blocks advance at the same pace, so that the rows being read at any time are adjacent in
+// memory. A thread has the same columns in all rows: the bias is loaded once, and column sums stay
+// in registers. With kSums, block y writes the sums of its rows to partials [gridDim.y, packs * 8],
 // which add_partials() adds up in fixed order.
 template <typename Work, bool kSums>
 __global__ __launch_bounds__(kWarp* kWarpsPerBlock, kBlocksPerMultiprocessor) void by_column(
@@ -193,7 +193,7 @@ int64_t stripes_of(int64_t columns) {
   return divide_up(columns / kPack, kWarp);
 }
 
-// How many blocks share a stripe; as many as fill the device.
+// The number of blocks per stripe, chosen to fill the device.
 int64_t blocks_down(int64_t columns) {
   const int64_t places = static_cast<int64_t>(multiprocessors()) * kBlocksPerMultiprocessor;
   return std::max<int64_t>(1, places / stripes_of(columns));

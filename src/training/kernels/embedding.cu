@@ -21,14 +21,14 @@ constexpr int kThreads = kWarp * kWarps;
 //   order   0 3 8 9 1 6  2 ...   its row in output_gradient
 //           |-run-| |-|
 //
-// The positions of one token are a run. A short run is added up by the warp that stands on its
-// first position. A long one is added up by blocks, each for a few columns of it, so that many
-// multiprocessors share the rows of a frequent token. Word frequencies are skewed (Zipf): in
-// English text one token can be several percent of all positions.
+// The positions of one token are a run. A short run is added up by the warp of its first position.
+// A long run is added up by several blocks, each for a few columns, so that many multiprocessors
+// share the rows of a frequent token. Word frequencies are skewed (Zipf): in English text one token
+// can be several percent of all positions.
 
-constexpr int kLong = 64;          // rows from which a run is long
-constexpr int kStripePacks = 8;    // columns of a long run that a block adds up: 128 bytes a row
-constexpr int kWindow = kThreads;  // positions among which a block looks for long runs
+constexpr int kLong = 64;          // minimum number of rows of a long run
+constexpr int kStripePacks = 8;    // packs of a long run that a block adds up: 128 bytes per row
+constexpr int kWindow = kThreads;  // positions that a block searches for long runs
 constexpr int kRowsAtOnce = kThreads / kStripePacks;
 constexpr int kAhead = 8;  // independent loads in flight per thread
 
@@ -98,7 +98,7 @@ __device__ void add_short_run(const BackwardCall& call, int64_t start) {
 
 // One past the last position of the run, found by all threads together. A search with 256 probes
 // per round instead of one: 2^24 positions take three rounds. Invariant: sorted[in] == token, and
-// `out` is behind the run. Positions are sorted, so the number of probes inside the run shows where
+// `out` is after the run. Positions are sorted, so the number of probes inside the run shows where
 // it ends.
 __device__ int64_t find_end(const BackwardCall& call, int64_t start) {
   const int thread = static_cast<int>(threadIdx.y * kWarp + threadIdx.x);
@@ -157,10 +157,10 @@ __device__ void add_long_run(const BackwardCall& call, int64_t start, int64_t st
   __syncthreads();
 }
 
-// The first `long_blocks` blocks look for long runs, the others each have eight positions for short
-// ones. Blocks usually start in the order of their numbers, and those with long runs take longest,
-// so they come first. A window of 256 positions and a stripe of 64 columns make one block of long
-// runs: it handles the runs that start in its window, wherever they end.
+// The first `long_blocks` blocks search for long runs. Each of the others processes the short runs
+// of eight positions. Blocks usually start in the order of their numbers, and those with long runs
+// take longest, so they are first. A block for long runs has a window of 256 positions and a stripe
+// of 64 columns. It handles the runs that start in its window, wherever they end.
 __global__ __launch_bounds__(kThreads) void backward_kernel(BackwardCall call,
                                                             int64_t stripes,
                                                             int64_t long_blocks) {

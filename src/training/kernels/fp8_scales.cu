@@ -21,7 +21,7 @@ __global__ __launch_bounds__(kThreads) void refresh_kernel(Fp8Scale* scales,
   if (i >= count) {
     return;
   }
-  // A pass that overflowed says nothing about the next one: its maximum is dropped.
+  // The maximum of a pass that overflowed does not predict the next one, so it is dropped.
   Fp8History mine = history[i];
   const float recorded = isfinite(mine.amax) ? mine.amax : 0.0F;
   const float peak = fmaxf(recorded, advances ? mine.peak * kDecay : mine.peak);

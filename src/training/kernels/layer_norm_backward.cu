@@ -9,7 +9,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// Backward of y = x_hat * gamma + beta with x_hat = (x - mean) * rstd, by row of N columns
+// Backward of y = x_hat * gamma + beta with x_hat = (x - mean) * rstd, per row of N columns
 // (Ba, Kiros, Hinton 2016; symbols as in PyTorch's layer_norm_kernel.cu):
 //
 //   g      = dy * gamma
@@ -175,7 +175,7 @@ constexpr int64_t kMaxColumnsOfWarp = 4 * kWarp * kPack;
 static_assert(kMaxBackwardColumns == 8192, "the error message of layer_norm_backward()");
 static_assert(kMaxBackwardThreads / kWarp <= kWarp, "a warp adds up one sum per warp of the block");
 
-// A block per row, for rows that no warp can hold; a thread has the same columns of all rows.
+// A block per row, for rows that do not fit into a warp; a thread has the same columns in all rows.
 template <int kPacks>
 __global__ __launch_bounds__(kMaxBackwardThreads,
                              kPacks == 1 ? 2 : 1) void backward_by_block(LayerNormBackward call,
@@ -279,8 +279,8 @@ int backward_threads(int64_t columns) {
 
 int64_t backward_blocks(int64_t columns) {
   const int64_t places = multiprocessors();
-  // Must match the launch bounds: one block per multiprocessor by warp, and by block with two packs
-  // per thread; else as many blocks as have 1024 threads together.
+  // Must match the launch bounds. One block per multiprocessor if a warp holds a row, or if a
+  // thread has two packs; else as many blocks as have 1024 threads in total.
   if (columns <= kMaxColumnsOfWarp || columns > kMaxBackwardThreads * kPack) {
     return places;
   }

@@ -9,18 +9,18 @@
 namespace lockstep::kernels {
 namespace {
 
-// y = (x - mean) * rstd * weight + bias with x = input + branch, by row of N columns:
+// y = (x - mean) * rstd * weight + bias with x = input + branch, per row of N columns:
 //
 //   mean = sum(x) / N
 //   rstd = 1 / sqrt(sum((x - mean)^2) / N + epsilon)
 //
 // The variance is computed from the differences, in a second pass over the registers, and not as
-// E[x^2] - mean^2: that loses all digits where the mean is large against the deviation.
+// E[x^2] - mean^2: that loses all digits if the mean is much larger than the deviation.
 //
-// Rows of up to 2048 columns are held by a warp: a lane has kPacks packs of 8 columns, lane + 32 i.
-// The sums are then shuffles, and no barrier is needed. Longer rows take a block and several reads.
+// A warp holds a row of up to 2048 columns: a lane has kPacks packs of 8 columns, lane + 32 i. Sums
+// then need only shuffles and no barrier. A longer row needs a block and several reads.
 constexpr int kForwardWarps = 8;
-constexpr int kForwardBlocks = 2;  // of each multiprocessor
+constexpr int kForwardBlocks = 2;  // per multiprocessor
 constexpr int kFallbackThreads = 256;
 
 template <int kPacks>
@@ -59,9 +59,9 @@ __device__ __forceinline__ void store_output(const LayerNormForward& call,
 }
 
 // A warp per row, which it holds in registers. With up to 3 packs per lane (kHold) there is room to
-// load the next row while this one is computed, and to keep weight and bias for all rows; wider
-// rows need these registers themselves: they load the next row at the end, and weight and bias each
-// time.
+// load the next row while this one is computed, and to keep weight and bias for all rows. Wider
+// rows need these registers themselves, so the next row is loaded at the end, and weight and bias
+// for every row.
 template <int kPacks, bool kBranch>
 __global__ __launch_bounds__(kWarp* kForwardWarps,
                              kForwardBlocks) void forward_by_warp(LayerNormForward call,
@@ -98,7 +98,7 @@ __global__ __launch_bounds__(kWarp* kForwardWarps,
       values[i] = widen(raw.input[i]);
       if constexpr (kBranch) {
         add_to(values[i], widen(raw.branch[i]));
-        // Backward sees the stored sum, so that is what is normalised.
+        // Backward uses the stored sum, so the stored sum is normalized.
         const uint4 rounded = narrow(values[i]);
         values[i] = widen(rounded);
         const int pack = lane + i * kWarp;
@@ -154,7 +154,8 @@ __global__ __launch_bounds__(kWarp* kForwardWarps,
   }
 }
 
-// What is normalised, for rows that no warp can hold: from memory each time, mostly from a cache.
+// The values to normalize, for rows that do not fit into a warp. They are read each time, mostly
+// from a cache.
 __device__ __forceinline__ Floats normalised_input(const LayerNormForward& call, int64_t place) {
   Floats values = widen(load_pack(call.input, place));
   if (call.branch != nullptr) {
@@ -196,7 +197,7 @@ __global__ __launch_bounds__(kFallbackThreads) void forward_by_block(LayerNormFo
     const float rstd = rsqrtf(fmaf(block_sum(squares, for_squares), inv_columns, call.epsilon));
     for (int pack = thread; pack < packs; pack += kFallbackThreads) {
       Floats values = normalised_input(call, start + pack);
-      // Last, as `sum` may be `input`.
+      // Last, because `sum` can be `input`.
       if (call.sum != nullptr) {
         store_pack(call.sum, start + pack, narrow(values));
       }
@@ -213,7 +214,8 @@ __global__ __launch_bounds__(kFallbackThreads) void forward_by_block(LayerNormFo
       call.mean[row] = mean;
       call.rstd[row] = rstd;
     }
-    // The places of the sums are safe: between two uses of each lies a barrier of the other.
+    // No barrier is needed here: between two uses of one array of sums there is a barrier of the
+    // other.
   }
   if (call.history != nullptr) {
     record(call.history, amax);

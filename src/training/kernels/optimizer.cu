@@ -20,8 +20,8 @@ namespace {
 //
 // The host computes the corrections 1 - beta^t in float64 and copies them before the step (Rates):
 // kernels of a CUDA graph are replayed with the same arguments and do not know t.
-constexpr int kAhead = 2;            // of kWide elements, under way at once
-constexpr int kSquareBlocks = 2048;  // at most
+constexpr int kAhead = 2;            // groups of kWide elements in flight per thread
+constexpr int kSquareBlocks = 2048;  // maximum number of blocks
 constexpr int kSquareAhead = 4;
 
 // ---- the sum of squares
@@ -46,7 +46,7 @@ __device__ double squares_of_part(const float* gradient, int64_t from, int64_t t
   }
   const int64_t body = (from + kWide - 1) / kWide * kWide;
   const int64_t tail = to / kWide * kWide;
-  if (body > tail) {  // not one whole group
+  if (body > tail) {  // contains no whole group
     for (int64_t i = from + thread; i < to; i += kThreads) {
       sum += square(gradient[i]);
     }
@@ -78,8 +78,8 @@ __device__ double squares_of_part(const float* gradient, int64_t from, int64_t t
 }
 
 // Sum of squares of all gradients, in two stages with a fixed order: each block adds up its own
-// stretch of the table, then one block adds up the partial sums. In float64, because squares of
-// float32 gradients can overflow float32, and a sum over all of them would lose digits.
+// part of the table, then one block adds up the partial sums. Sums are in float64, because squares
+// of float32 gradients can overflow float32, and a float32 sum over all of them would lose digits.
 __global__ __launch_bounds__(kThreads) void square_sum_kernel(double* partials,
                                                               const UpdatedTensor* tensors,
                                                               int count,
@@ -118,7 +118,7 @@ __global__ __launch_bounds__(kThreads) void add_squares_kernel(double* sum,
 
 // ---- steps
 
-// What a step does with one element.
+// The update of one element.
 struct AdamWork {
   static constexpr bool kSecond = true;
   bool decay_in_gradient;
@@ -165,7 +165,7 @@ struct SgdWork {
   }
 };
 
-// Four elements of each of a tensor's arrays.
+// Four elements of each array of a tensor.
 struct Group {
   float4 parameter;
   float4 gradient;

@@ -6,16 +6,16 @@
 #include "training/kernels/device.cuh"
 #include "training/kernels/optimizer.h"
 
-// What the kernels of all optimizers share. One launch processes all tensors of a table; their
-// elements are numbered through all tensors, and block b processes elements [b, b + 1) * kChunk of
-// this numbering, so that large and small tensors fill the GPU alike:
+// Shared by the kernels of all optimizers. One launch processes all tensors of a table. Elements
+// are numbered consecutively across tensors, and block b processes elements [b, b + 1) * kChunk of
+// this numbering, so that large and small tensors use the GPU equally well:
 //
 //   tensors   |--- 0 ---|-- 1 --|-------------- 2 --------------|
 //   blocks    |------ 0 ------|------ 1 ------|------ 2 ------|
 namespace lockstep::kernels {
 
 constexpr int kThreads = 256;
-constexpr int kWide = 4;          // elements that a thread moves at once
+constexpr int kWide = 4;          // elements that a thread loads or stores at once
 constexpr int64_t kChunk = 8192;  // elements that a block updates
 
 // The tensor that holds element `start` of the table, found by all threads of the block together:
@@ -60,7 +60,7 @@ __device__ __forceinline__ void store_wide(float* to, int64_t at, const float4& 
   *reinterpret_cast<float4*>(to + at) = value;
 }
 
-// By what the gradients are multiplied to limit the norm.
+// The factor that limits the norm of the gradients.
 __device__ __forceinline__ float clip_factor(const Clip& clip) {
   if (clip.squares == nullptr || !(clip.max_norm > 0)) {
     return 1.0F;
@@ -70,7 +70,7 @@ __device__ __forceinline__ float clip_factor(const Clip& clip) {
   return factor >= 1.0F ? 1.0F : factor;  // NaN stays NaN, as in torch
 }
 
-// Whether the step is left out. All blocks read the same sum, so either all update or none does.
+// Whether the step is skipped. All blocks read the same sum, so either all update or none does.
 __device__ __forceinline__ bool skips_step(const Clip& clip) {
   return clip.skip_if_not_finite && clip.squares != nullptr && !isfinite(*clip.squares);
 }

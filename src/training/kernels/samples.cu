@@ -17,14 +17,14 @@ __device__ __forceinline__ int clamp_to(int value, int most) {
   return value < 0 ? 0 : value > most ? most : value;
 }
 
-// A pixel of the reduced plane. libjpeg repeats the outermost pixels, and so does the clamp.
+// A pixel of the reduced plane. Like libjpeg, the clamp repeats the outermost pixels.
 __device__ __forceinline__ int plane_at(const JpegPlane& plane, int x, int y) {
   if (plane.shift == 0) {
     return plane.pixels[static_cast<int64_t>(clamp_to(y, plane.height - 1)) * plane.pitch +
                         clamp_to(x, plane.width - 1)];
   }
   const int side = 1 << plane.shift;
-  // Outside of the reduced plane: its outermost pixel, which is an average itself.
+  // Outside of the reduced plane, use its outermost pixel, which is also an average.
   const int left = clamp_to(x, (plane.width - 1) >> plane.shift) * side;
   const int top = clamp_to(y, (plane.height - 1) >> plane.shift) * side;
   int sum = 0;

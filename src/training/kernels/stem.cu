@@ -8,9 +8,10 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A thread makes one cell: 2 x 2 pixels x 3 colours = 12 of its 16 channels; the last 4 stay zero,
-// as tensor cores want multiples of 8 channels. Channel i is row i / 6, column i / 3 % 2, colour i
-// % 3. The image has two cells of border before it and one behind it, which stay zero too.
+// A thread writes one cell: 2 x 2 pixels x 3 colours = 12 of its 16 channels. The last 4 stay zero,
+// because tensor cores need multiples of 8 channels. Channel i is row i / 6, column i / 3 % 2,
+// colour i % 3. The image has a border of two cells before it and one after it, which stay zero,
+// too.
 __global__ void __launch_bounds__(kThreads) cells_kernel(ImageCells call, int64_t cells) {
   const int across = call.width / 2 + 3;
   const int down = call.height / 2 + 3;
@@ -42,9 +43,9 @@ __global__ void __launch_bounds__(kThreads) cells_kernel(ImageCells call, int64_
   }
 }
 
-// A thread has eight channels of one output pixel. The maximum starts at 0, which is ReLU: a window
-// without a positive value gives 0 and has no choice, so that backward passes no gradient through
-// it.
+// A thread processes eight channels of one output pixel. The maximum starts at 0, which implements
+// ReLU: a window without a positive value gives 0 and has no choice, so backward passes no gradient
+// through it.
 __global__ void __launch_bounds__(kThreads) pool_kernel(PoolForward call, int64_t places) {
   const int64_t packs = call.channels / kPack;
   const int height = call.height / 2;
