@@ -93,18 +93,28 @@ void bench_stem(const Table& table) {
   const torch::Tensor images =
       torch::randint(0, 256, {kImages, kSide, kSide, 3}, on_gpu(torch::kUInt8));
   const torch::Tensor cells = random_bf16({kImages, kSide / 2 + 3, kSide / 2 + 3, kCellChannels});
-  const ImageCells cut{.output = bf16(cells),
-                       .bytes = images.data_ptr<uint8_t>(),
-                       .stride_image = images.stride(0),
-                       .stride_colour = images.stride(3),
-                       .stride_row = images.stride(1),
-                       .stride_column = images.stride(2),
-                       .images = kImages,
-                       .height = kSide,
-                       .width = kSide};
+  const StemInput cut{.output = bf16(cells),
+                      .bytes = images.data_ptr<uint8_t>(),
+                      .stride_image = images.stride(0),
+                      .stride_colour = images.stride(3),
+                      .stride_row = images.stride(1),
+                      .stride_column = images.stride(2),
+                      .images = kImages,
+                      .height = kSide,
+                      .width = kSide};
   table.add("image cells, 224^2", static_cast<double>(images.nbytes() + cells.nbytes()), [&] {
     image_cells(cut, stream());
   });
+  // As many pixels as in 256 images of TinyImageNet.
+  constexpr int kSmall = 64;
+  const torch::Tensor patches = random_bf16({kImages, kSmall, kSmall, kPatchChannels});
+  StemInput small_cut = cut;
+  small_cut.output = bf16(patches);
+  small_cut.height = kSmall;
+  small_cut.width = kSmall;
+  table.add("image patches, 64^2",
+            static_cast<double>(kImages * kSmall * kSmall * 3 + patches.nbytes()),
+            [&] { image_patches(small_cut, stream()); });
   constexpr int kHalf = kSide / 2;
   const torch::Tensor features = random_bf16({kImages, kHalf, kHalf, kChannels});
   const torch::Tensor gradient = torch::empty_like(features);

@@ -8,11 +8,19 @@ namespace {
 
 constexpr int kThreads = 256;
 
+__device__ float pixel_of(const StemInput& call, int64_t image, int y, int x, int colour) {
+  const int64_t from = image * call.stride_image + colour * call.stride_colour +
+                       y * call.stride_row + x * call.stride_column;
+  const float value =
+      call.bytes != nullptr ? static_cast<float>(call.bytes[from]) : call.floats[from];
+  return fmaf(value, call.scale[colour], call.shift[colour]);
+}
+
 // A thread writes one cell: 2 x 2 pixels x 3 colours = 12 of its 16 channels. The last 4 stay zero,
 // because tensor cores need multiples of 8 channels. Channel i is row i / 6, column i / 3 % 2,
 // colour i % 3. The image has a border of two cells before it and one after it, which stay zero,
 // too.
-__global__ void __launch_bounds__(kThreads) cells_kernel(ImageCells call, int64_t cells) {
+__global__ void __launch_bounds__(kThreads) cells_kernel(StemInput call, int64_t cells) {
   const int across = call.width / 2 + 3;
   const int down = call.height / 2 + 3;
   for (int64_t cell = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; cell < cells;
@@ -24,11 +32,7 @@ __global__ void __launch_bounds__(kThreads) cells_kernel(ImageCells call, int64_
     if (x >= 0 && x < call.width && y >= 0 && y < call.height) {
 #pragma unroll
       for (int i = 0; i < 12; ++i) {
-        const int64_t from = image * call.stride_image + (i % 3) * call.stride_colour +
-                             (y + i / 6) * call.stride_row + (x + i / 3 % 2) * call.stride_column;
-        const float value =
-            call.bytes != nullptr ? static_cast<float>(call.bytes[from]) : call.floats[from];
-        values[i] = fmaf(value, call.scale[i % 3], call.shift[i % 3]);
+        values[i] = pixel_of(call, image, y + i / 6, x + i / 3 % 2, i % 3);
       }
     }
 #pragma unroll
@@ -39,6 +43,32 @@ __global__ void __launch_bounds__(kThreads) cells_kernel(ImageCells call, int64_
         part.at[i] = values[half * kPack + i];
       }
       store_pack(call.output, cell * (kCellChannels / kPack) + half, narrow(part));
+    }
+  }
+}
+
+// A thread makes the 32 channels of one pixel. Channel i is row i / 9, column i / 3 % 3, colour i
+// % 3 of the neighbourhood: constants after unrolling, unlike with one thread per eight channels.
+__global__ void __launch_bounds__(kThreads) patches_kernel(StemInput call, int64_t count) {
+  constexpr int kPacks = kPatchChannels / kPack;
+  for (int64_t pixel = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; pixel < count;
+       pixel += static_cast<int64_t>(gridDim.x) * kThreads) {
+    const int px = static_cast<int>(pixel % call.width);
+    const int py = static_cast<int>(pixel / call.width % call.height);
+    const int64_t image = pixel / call.width / call.height;
+#pragma unroll
+    for (int pack = 0; pack < kPacks; ++pack) {
+      Floats part = {};
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) {
+        const int channel = pack * kPack + i;
+        const int y = py - 1 + channel / 9;
+        const int x = px - 1 + channel / 3 % 3;
+        if (channel < 27 && y >= 0 && y < call.height && x >= 0 && x < call.width) {
+          part.at[i] = pixel_of(call, image, y, x, channel % 3);
+        }
+      }
+      store_pack(call.output, pixel * kPacks + pack, narrow(part));
     }
   }
 }
@@ -98,12 +128,20 @@ unsigned blocks_for(int64_t items) {
 
 }  // namespace
 
-void image_cells(const ImageCells& call, Stream stream) {
+void image_cells(const StemInput& call, Stream stream) {
   require(call.images > 0 && call.height % 2 == 0 && call.width % 2 == 0, "images of even size");
-  require((call.bytes == nullptr) != (call.floats == nullptr), "images of one kind");
+  require((call.bytes == nullptr) != (call.floats == nullptr), "either bytes or floats");
   const int64_t cells = call.images * (call.height / 2 + 3) * (call.width / 2 + 3);
   cells_kernel<<<blocks_for(cells), kThreads, 0, stream>>>(call, cells);
   check_launch("image_cells");
+}
+
+void image_patches(const StemInput& call, Stream stream) {
+  require(call.images > 0 && call.height > 0 && call.width > 0, "images with pixels");
+  require((call.bytes == nullptr) != (call.floats == nullptr), "either bytes or floats");
+  const int64_t count = call.images * call.height * call.width;
+  patches_kernel<<<blocks_for(count), kThreads, 0, stream>>>(call, count);
+  check_launch("image_patches");
 }
 
 void pool_forward(const PoolForward& call, Stream stream) {

@@ -75,14 +75,19 @@ class ResNet final : public ImageClassifier {
 
   torch::Tensor forward(torch::Tensor images) override {
     // The kernels compute the statistics of a batch; evaluation uses the running averages.
-    engine_ = is_training() ? models::find_conv_engine(stem_.weight(), engine_) : nullptr;
-    torch::Tensor features = stem_.forward(images, engine_);
+    const models::ConvEnginePtr engine =
+        is_training() ? models::find_conv_engine(stem_.weight(), engine_) : nullptr;
+    if (engine != nullptr) {
+      engine_ = engine;
+    }
+    is_fused_ = engine != nullptr;
+    torch::Tensor features = stem_.forward(images, engine);
     for (const auto& block : blocks_) {
-      block->use(engine_);
+      block->use(engine);
       features = recomputes_ ? recompute(*block, features) : block->forward(features);
     }
-    return fc_(engine_ != nullptr ? models::fused_mean(features)
-                                  : torch::adaptive_avg_pool2d(features, {1, 1}).flatten(1));
+    return fc_(is_fused_ ? models::fused_mean(features)
+                         : torch::adaptive_avg_pool2d(features, {1, 1}).flatten(1));
   }
 
   std::pair<torch::Tensor, torch::Tensor> loss_and_scores(const torch::Tensor& images,
@@ -91,7 +96,7 @@ class ResNet final : public ImageClassifier {
     const torch::Tensor scores = forward(images);
     // The kernel supports class indices only. Everything else, such as probabilities as targets or
     // wrong shapes, is left to libtorch and its error messages.
-    const bool is_fused = engine_ != nullptr && scores.scalar_type() == torch::kBFloat16 &&
+    const bool is_fused = is_fused_ && scores.scalar_type() == torch::kBFloat16 &&
                           targets.scalar_type() == torch::kInt64 && targets.dim() == 1 &&
                           targets.size(0) == scores.size(0) &&
                           targets.device() == scores.device() && smoothing >= 0 && smoothing <= 1;
@@ -102,7 +107,10 @@ class ResNet final : public ImageClassifier {
 
  private:
   bool recomputes_;
-  models::ConvEnginePtr engine_;  // for the GPU of the weights in the last forward pass
+  // Of the last pass that was fused. Passes without it, such as evaluation, must not release it:
+  // the CUDA graph of a training step uses its workspace in every replay.
+  models::ConvEnginePtr engine_;
+  bool is_fused_ = false;  // the last forward pass
   Stem stem_;
   std::vector<std::shared_ptr<ResidualBlock>> blocks_;
   nn::Linear fc_ = nullptr;

@@ -28,9 +28,11 @@ using ConvEnginePtr = std::shared_ptr<ConvEngine>;
 ConvEnginePtr find_conv_engine(const torch::Tensor& weight, const ConvEnginePtr& last);
 
 // Normalizes bytes (value * scale + shift per colour), then applies a 7x7 convolution with stride
-// 2, batch norm, ReLU and 3x3 max pooling. Height and width must be even.
+// 2, batch norm, ReLU and 3x3 max pooling; height and width must be even. For small images: a 3x3
+// convolution with stride 1, batch norm and ReLU.
 struct StemCall {
   const ConvNorm& stem;
+  bool is_small = false;
   std::array<float, 3> scale;  // for bytes; floats are not normalized
   std::array<float, 3> shift;
 };

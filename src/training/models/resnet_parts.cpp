@@ -67,16 +67,19 @@ Stem::Stem(nn::Module& owner, bool small_images)
       norm_(owner.register_module("bn1", nn::BatchNorm2d(kStemWidth))) {}
 
 torch::Tensor Stem::forward(const torch::Tensor& images, const ConvEnginePtr& engine) {
-  // Multiples of 4: the stem halves the size twice, and its kernels work on pairs of rows and
-  // columns both times.
-  const bool fits = images.dim() == 4 && images.size(1) == 3 && images.size(2) % 4 == 0 &&
-                    images.size(3) % 4 == 0 && images.device() == conv_->weight.device();
-  if (engine != nullptr && !is_small_ && fits && can_fuse({conv_, norm_})) {
+  // Multiples of 4: the large stem halves the size twice, and its kernels work on pairs of rows
+  // and columns both times.
+  const bool fits = images.dim() == 4 && images.size(1) == 3 &&
+                    (is_small_ || (images.size(2) % 4 == 0 && images.size(3) % 4 == 0)) &&
+                    images.device() == conv_->weight.device();
+  if (engine != nullptr && fits && can_fuse({conv_, norm_})) {
     constexpr Normalisation kNormalisation = normalisation();
-    return fused_stem(
-        engine,
-        images,
-        {.stem = {conv_, norm_}, .scale = kNormalisation.scale, .shift = kNormalisation.shift});
+    return fused_stem(engine,
+                      images,
+                      {.stem = {conv_, norm_},
+                       .is_small = is_small_,
+                       .scale = kNormalisation.scale,
+                       .shift = kNormalisation.shift});
   }
   torch::Tensor input = normalised(images, conv_->weight.scalar_type());
   if (!input.is_cuda()) {

@@ -330,7 +330,7 @@ TEST(Pooling, AgreesWithFloat64AutogradThroughNormAndReLU) {
   }
 }
 
-TEST(ImageCells, AreThePixelsNormalisedAndPutTogether) {
+TEST(StemInput, IsNormalisedAndArranged) {
   LOCKSTEP_NEEDS_GPU();
   const int64_t images = 3;
   const int64_t height = 12;
@@ -345,33 +345,45 @@ TEST(ImageCells, AreThePixelsNormalisedAndPutTogether) {
       }
       const torch::Tensor cells =
           poison({images, height / 2 + 3, width / 2 + 3, kCellChannels}, torch::kBFloat16);
-      ImageCells call{.output = bf16(cells),
-                      .stride_image = given.stride(0),
-                      .stride_colour = given.stride(1),
-                      .stride_row = given.stride(2),
-                      .stride_column = given.stride(3),
-                      .images = images,
-                      .height = static_cast<int>(height),
-                      .width = static_cast<int>(width),
-                      .scale = {0.1F, 0.2F, 0.3F},
-                      .shift = {-1, 0, 1}};
+      const torch::Tensor patches =
+          poison({images, height, width, kPatchChannels}, torch::kBFloat16);
+      StemInput call{.output = bf16(cells),
+                     .stride_image = given.stride(0),
+                     .stride_colour = given.stride(1),
+                     .stride_row = given.stride(2),
+                     .stride_column = given.stride(3),
+                     .images = images,
+                     .height = static_cast<int>(height),
+                     .width = static_cast<int>(width),
+                     .scale = {0.1F, 0.2F, 0.3F},
+                     .shift = {-1, 0, 1}};
       if (are_bytes) {
         call.bytes = given.data_ptr<uint8_t>();
       } else {
         call.floats = floats(given);
       }
       image_cells(call, stream());
+      call.output = bf16(patches);
+      image_patches(call, stream());
       const torch::Tensor scale =
           torch::tensor({0.1, 0.2, 0.3}, on_gpu(torch::kFloat64)).view({3, 1, 1});
       const torch::Tensor shift =
           torch::tensor({-1.0, 0.0, 1.0}, on_gpu(torch::kFloat64)).view({3, 1, 1});
-      const torch::Tensor padded =
-          torch::constant_pad_nd(wide(given) * scale + shift, {4, 2, 4, 2});
+      const torch::Tensor normalised = wide(given) * scale + shift;
+      const torch::Tensor padded = torch::constant_pad_nd(normalised, {4, 2, 4, 2});
       const torch::Tensor expected = padded.view({images, 3, height / 2 + 3, 2, width / 2 + 3, 2})
                                          .permute({0, 2, 4, 3, 5, 1})
                                          .reshape({images, height / 2 + 3, width / 2 + 3, 12});
       expect_close(cells.narrow(3, 0, 12), expected, kBf16Bound, 1e-5);
       EXPECT_EQ(cells.narrow(3, 12, 4).abs().sum().item<double>(), 0);
+
+      // im2col orders its rows (colour, row, column).
+      const torch::Tensor columns = torch::im2col(normalised, {3, 3}, {1, 1}, {1, 1}, {1, 1})
+                                        .view({images, 3, 3, 3, height, width})
+                                        .permute({0, 4, 5, 2, 3, 1})
+                                        .reshape({images, height, width, 27});
+      expect_close(patches.narrow(3, 0, 27), columns, kBf16Bound, 1e-5);
+      EXPECT_EQ(patches.narrow(3, 27, 5).abs().sum().item<double>(), 0);
     }
   }
 }

@@ -150,6 +150,35 @@ TEST_F(GraphSteps, TakeBatchesFromMainMemory) {
   EXPECT_LT(largest_difference(usual, played), 1e-4);
 }
 
+// Evaluation runs other kernels between two replays; the memory of the recorded ones must survive.
+TEST_F(GraphSteps, OfResNetsContinueAfterValidation) {
+  for (const std::string name : {"resnet18", "resnet50"}) {
+    SCOPED_TRACE(name);
+    const os::TemporaryDirectory folder;
+    comm::Solo solo;
+    train::Flags flags;
+    flags.cuda_graph = "on";
+    Session session = make_session(solo, folder.path(), flags, torch::Device(torch::kCUDA, 0));
+    torch::manual_seed(4);
+    const auto net = resnet(name, {.classes = 4, .small_images = true});
+    const auto optimizer =
+        session.make_optimizer(net->parameters(), {.name = "sgd", .lr = 0.01, .momentum = 0.9});
+    const torch::Tensor targets = torch::arange(256) % 4;
+    const torch::Tensor images =
+        torch::randint(0, 64, {256, 3, 32, 32}, torch::kUInt8) + 48 * targets.view({-1, 1, 1, 1});
+    const DatasetPtr samples = tensors(images.to(torch::kUInt8), targets);
+    Trainer trainer(session,
+                    {.epochs = 6, .global_batch = 32, .precision = "bf16", .checkpoint_every = -1});
+
+    ::testing::internal::CaptureStdout();
+    const TrainResult result = trainer.fit(*net, *optimizer, samples, samples, CrossEntropy());
+    const std::string output = ::testing::internal::GetCapturedStdout();
+
+    EXPECT_EQ(result.steps, 48) << output;
+    EXPECT_LT(result.train_loss, 1) << output;  // of four classes: 1.39 without training
+  }
+}
+
 TEST_F(GraphSteps, ReportTheSameNormOfTheGradientAsEagerSteps) {
   for (const double clip : {0.0, 0.5}) {
     const auto usual = norms_of(train_digits({.graph = "off", .clip = clip}));
