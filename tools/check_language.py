@@ -4,8 +4,8 @@
 
     tools/check_language.py [--root DIR]
 
-Reads tools/discouraged.txt. Checks Markdown files, and the string literals and comments of C++, CUDA and
-TypeScript sources outside tests/. Prints FILE:LINE: 'PHRASE': REASON for each hit and exits with 1 if
+Reads tools/discouraged.txt. Checks Markdown files, the string literals and comments of C++, CUDA and
+TypeScript sources, and scripts, Python and CMake files, all outside tests/. Prints FILE:LINE: 'PHRASE': REASON for each hit and exits with 1 if
 there is any. A line that contains `language: allow` is skipped: for texts of other programs that are quoted.
 """
 
@@ -17,6 +17,9 @@ import sys
 
 LIST = "tools/discouraged.txt"
 CODE = {".h", ".cpp", ".cu", ".cuh", ".ts"}
+# Comments begin with #; messages stand in strings of all kinds, so that whole lines are checked.
+SCRIPTS = {".sh", ".py", ".cmake"}
+SCRIPT_NAMES = {"CMakeLists.txt", "Makefile", "slurm-lab", "run"}
 # Historical output of commands, and what is not prose.
 SKIPPED = ("tests/", "web/dist/", "web/node_modules/", "docs/glossary.md")
 TEXT = re.compile(
@@ -37,8 +40,14 @@ def read_phrases(path):
     return phrases
 
 
+def is_script(path):
+    return path.suffix in SCRIPTS or path.name in SCRIPT_NAMES
+
+
 def prose_of(path, text):
     """The text with everything but prose blanked out; offsets stay."""
+    if is_script(path):
+        return text
     if path.suffix == ".md":
         # Code in a document is checked where it is defined.
         return re.sub(r"```.*?```|`[^`\n]*`", lambda match: re.sub(r"[^\n]", " ", match.group()), text, flags=re.DOTALL)
@@ -56,7 +65,8 @@ def find(root, phrases):
                            check=True, stdout=subprocess.PIPE).stdout.decode().split("\0")
     for name in sorted(set(names)):
         path = root / name
-        if (path.suffix != ".md" and path.suffix not in CODE) or name.startswith(SKIPPED) or not path.is_file():
+        is_read = path.suffix == ".md" or path.suffix in CODE or is_script(path)
+        if not is_read or name.startswith(SKIPPED) or not path.is_file():
             continue
         text = path.read_text(encoding="utf-8")
         prose = prose_of(path, text)

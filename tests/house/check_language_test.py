@@ -33,6 +33,10 @@ class CheckLanguage(unittest.TestCase):
     def test_finds_a_phrase_in_a_document(self):
         self.assertEqual(hits_of("docs/a.md", "# A\n\nEvery key, once each.\n"), [(3, "once each")])
 
+    def test_finds_a_phrase_in_scripts(self):
+        for name in ("tools/a.sh", "tools/a.py", "cmake/a.cmake", "tools/slurm-lab", "CMakeLists.txt"):
+            self.assertEqual(hits_of(name, "# First.\necho 'n3 may not join'\n"), [(2, "may not")])
+
     def test_skips_code(self):
         self.assertEqual(hits_of("src/a.cpp", "int told = 0;  // `told` counts\n#include \"gang/a.h\"\n"
                                               'json["gang"] = 1;\n'), [])

@@ -33,6 +33,12 @@ class CheckStrategyNames(unittest.TestCase):
         self.assertEqual(offences_of('add("--deepspeed", "deepspeed_config");  // as "ddp"\n'), [])
         self.assertEqual(offences_of('/* "ddp"\n StrategyKind::Ddp */\n'), [])
 
+    def test_finds_comparisons_outside_of_the_training_library(self):
+        launcher = "src/launcher/slurm/job.cpp"
+        self.assertEqual(offences_of('\nif (job.strategy == "horovod") {}\n', launcher),
+                         [(2, 'strategy == "horovod"')])
+        self.assertEqual(offences_of('add("deepspeed", "as deepspeed");\n', launcher), [])
+
     def test_skips_the_folder_of_the_strategies(self):
         self.assertEqual(offences_of('"ddp"', "src/training/strategy/ddp/ddp.cpp"), [])
 

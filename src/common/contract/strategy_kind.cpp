@@ -43,6 +43,27 @@ std::vector<std::string> strategy_names() {
   return names;
 }
 
+std::vector<std::string> distributed_strategy_names() {
+  std::vector<std::string> names = strategy_names();
+  std::erase(names, name_of(StrategyKind::Single));
+  return names;
+}
+
+std::vector<std::string> itwinai_strategy_names() {
+  return {std::string(name_of(StrategyKind::Ddp)),
+          std::string(name_of(StrategyKind::Deepspeed)),
+          std::string(name_of(StrategyKind::Horovod))};
+}
+
+bool has_zero_stage(std::string_view name) {
+  return name == name_of(StrategyKind::Deepspeed);
+}
+
+// As in itwinai.
+bool supports_py_spy(std::string_view name) {
+  return name != name_of(StrategyKind::Horovod);
+}
+
 StrategyKind parse_strategy(std::string_view name) {
   for (const StrategyKind kind : kKinds) {
     if (name_of(kind) == name) {

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "common/base/text.h"
+#include "common/contract/strategy_kind.h"
 #include "launcher/plan/metric.h"
 #include "launcher/slurm/check_program.h"
 #include "launcher/slurm/directives.h"
@@ -26,11 +27,6 @@ namespace {
 
 constexpr int kMaxNodes = 100'000;
 constexpr int kMaxPerNode = 4096;
-
-const std::vector<std::string>& strategies() {
-  static const std::vector<std::string> kNames = {"ddp", "horovod", "deepspeed", "mirrored"};
-  return kNames;
-}
 
 // Variables of the job: those of `env`, and the proxies in lower and upper case.
 Pairs all_variables(const JobSettings& settings) {
@@ -206,8 +202,9 @@ void read_program(const JobSettings& settings, const JobInputs& inputs, Job& job
   job.python = settings.text("python");
   job.lockstep = settings.find_text("lockstep").value_or(inputs.lockstep);
   if (settings.flag("py_spy")) {
-    if (job.strategy == "horovod") {
-      throw settings.refuse("py_spy", "py_spy does not support horovod").hint("py_spy: false");
+    if (!contract::supports_py_spy(job.strategy)) {
+      throw settings.refuse("py_spy", fmt::format("py_spy does not support {}", job.strategy))
+          .hint("py_spy: false");
     }
     // The signal would reach py-spy instead of the launcher and kill it.
     if (job.launcher == Launcher::Lockstep && job.signal_seconds > 0) {
@@ -307,7 +304,7 @@ std::string Job::directive(std::string_view option) const {
 Job make_job(const JobSettings& settings, const JobInputs& inputs) {
   Job job;
   job.launcher = launcher_named(settings.one_of("launcher", launcher_names()));
-  job.strategy = settings.one_of("distributed_strategy", strategies());
+  job.strategy = settings.one_of("distributed_strategy", contract::distributed_strategy_names());
   job.name = settings.text("job_name");
   read_sizes(settings, job);
   check_tasks(settings, job);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/base/text.h"
+#include "common/contract/strategy_kind.h"
 #include "launcher/config/yaml.h"
 
 namespace lockstep::slurm {
@@ -13,12 +14,6 @@ namespace {
 const std::vector<std::string>& modes() {
   static const std::vector<std::string> kModes = {"single", "runall", "scaling-test"};
   return kModes;
-}
-
-// The three strategies of itwinai.
-const std::vector<std::string>& swept_strategies() {
-  static const std::vector<std::string> kStrategies = {"ddp", "deepspeed", "horovod"};
-  return kStrategies;
 }
 
 std::vector<std::string> node_counts(const JobSettings& settings) {
@@ -61,7 +56,7 @@ std::vector<JobSettings> expand_mode(const JobSettings& settings) {
                                               ? std::vector<std::string>{settings.text("num_nodes")}
                                               : node_counts(settings);
   std::vector<JobSettings> jobs;
-  for (const std::string& strategy : swept_strategies()) {
+  for (const std::string& strategy : contract::itwinai_strategy_names()) {
     for (const std::string& count : counts) {
       JobSettings one = settings;
       one.set("distributed_strategy", config::scalar(strategy, "mode"));

@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -25,6 +26,16 @@ TEST(StrategyKind, ListsTheOthersWhenThereIsNoneOfThatName) {
               ThrowsMessage<Error>(AllOf(HasSubstr("unknown strategy 'ddpp'"),
                                          HasSubstr("available: single, ddp"),
                                          HasSubstr("try:       -s ddp"))));
+}
+
+TEST(StrategyKind, HasPropertiesThatTheLauncherAsksFor) {
+  EXPECT_THAT(distributed_strategy_names(), ElementsAre("ddp", "horovod", "deepspeed", "mirrored"));
+  EXPECT_THAT(itwinai_strategy_names(), ElementsAre("ddp", "deepspeed", "horovod"));
+  EXPECT_TRUE(has_zero_stage("deepspeed"));
+  EXPECT_FALSE(has_zero_stage("ddp"));
+  EXPECT_FALSE(has_zero_stage("fsdp"));
+  EXPECT_FALSE(supports_py_spy("horovod"));
+  EXPECT_TRUE(supports_py_spy("ddp"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/base/text.h"
+#include "common/contract/strategy_kind.h"
 #include "launcher/cli/jobs/quantity.h"
 #include "lockstep/error.h"
 
@@ -180,10 +181,10 @@ void check_run(const report::RunMeasure& run, const NetworkOptions& options) {
         .fact("workers", fmt::format("{}; expected 1, without communication", run.workers))
         .hint("drop --network and give runs of at least three sizes");
   }
-  if (run.strategy == "deepspeed" && !options.zero_stage) {
+  if (contract::has_zero_stage(run.strategy) && !options.zero_stage) {
     throw Error(ExitCode::Usage,
                 fmt::format("cannot predict from the run '{}': unknown ZeRO stage", run.name))
-        .fact("strategy", "deepspeed, whose stage the events do not contain")
+        .fact("strategy", fmt::format("{}, whose stage the events do not contain", run.strategy))
         .hint("--zero-stage 2");
   }
 }
