@@ -43,7 +43,7 @@ int run(CLI::App& app, int argc, const char* const* argv, const std::function<vo
     fmt::print(stderr, "{}: error: {}\n", app.get_name(), error.what());
     return static_cast<int>(error.code());
   } catch (const std::exception& fault) {
-    if (const auto code = os::tell_lost_output(app.get_name(), fault)) {
+    if (const auto code = os::report_lost_output(app.get_name(), fault)) {
       return *code;
     }
     fmt::print(stderr, "{}: error: a bug in lockstep: {}\n", app.get_name(), fault.what());

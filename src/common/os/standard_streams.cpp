@@ -54,7 +54,7 @@ void finish_output() {
   }
 }
 
-std::optional<int> tell_lost_output(std::string_view name, const std::exception& fault) {
+std::optional<int> report_lost_output(std::string_view name, const std::exception& fault) {
   const auto* system = dynamic_cast<const std::system_error*>(&fault);
   if (system == nullptr || std::ferror(stdout) == 0) {
     return std::nullopt;

@@ -20,6 +20,6 @@ void finish_output();
 
 // Whether `fault` is a failure of stdio to write stdout, as thrown by fmt. If so, prints the error
 // for the program `name`, unless the reader has closed, and returns the exit code.
-std::optional<int> tell_lost_output(std::string_view name, const std::exception& fault);
+std::optional<int> report_lost_output(std::string_view name, const std::exception& fault);
 
 }  // namespace lockstep::os

@@ -152,7 +152,7 @@ int run(int argc, const char* const* argv) {
     fmt::print(stderr, "{}: error: {}\n", name_of(dialect), error.what());
     return static_cast<int>(error.code());
   } catch (const std::exception& fault) {
-    if (const auto code = os::tell_lost_output(name_of(dialect), fault)) {
+    if (const auto code = os::report_lost_output(name_of(dialect), fault)) {
       return *code;
     }
     fmt::print(stderr, "{}: error: a bug in lockstep: {}\n", name_of(dialect), fault.what());

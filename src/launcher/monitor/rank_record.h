@@ -32,7 +32,6 @@ class RankRecord {
   void observe(int node, double time, const contract::WorkerSample& sample);
 
   RankView view() const;
-  bool has_steps() const { return has_steps_; }
   double steps_per_event() const;
 
  private:

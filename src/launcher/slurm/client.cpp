@@ -31,14 +31,14 @@ std::string find_verdict(std::string_view errors) {
       return line.substr(at);
     }
   }
-  return last_words(errors);
+  return last_output_line(errors);
 }
 
 Error unexpected(std::string_view program, const os::CommandResult& result) {
   return Error(ExitCode::Unavailable, fmt::format("unexpected output of {}", program))
       .fact("exit code", std::to_string(result.status.shell_code()), program)
-      .fact("stdout", last_words(result.output), program)
-      .fact("stderr", last_words(result.errors), program);
+      .fact("stdout", last_output_line(result.output), program)
+      .fact("stderr", last_output_line(result.errors), program);
 }
 
 }  // namespace
@@ -172,12 +172,12 @@ void Client::kill(const std::string& id, std::vector<std::string> words) const {
   const os::CommandResult result = ask(std::move(words));
   if (contains(result.errors, "Access/permission denied")) {
     throw Error(ExitCode::Usage, fmt::format("cannot cancel job {}: permission denied", id))
-        .fact("Slurm reports", last_words(result.errors), "scancel")
+        .fact("Slurm reports", last_output_line(result.errors), "scancel")
         .hint(fmt::format("lockstep status {} shows its owner", id));
   }
   if (!result.status.is_success()) {
     throw Error(ExitCode::Usage, fmt::format("cannot cancel job {}", id))
-        .fact("Slurm reports", last_words(result.errors), "scancel")
+        .fact("Slurm reports", last_output_line(result.errors), "scancel")
         .hint(fmt::format("lockstep status {}", id));
   }
 }

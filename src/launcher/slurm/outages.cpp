@@ -67,7 +67,7 @@ std::optional<Error> find_outage(std::string_view program, std::string_view erro
     return std::nullopt;
   }
   return Error(ExitCode::Unavailable, found->sentence)
-      .fact("Slurm reports", last_words(errors), program)
+      .fact("Slurm reports", last_output_line(errors), program)
       .hint(found->hint);
 }
 

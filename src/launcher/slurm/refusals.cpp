@@ -135,7 +135,7 @@ Explanation explain_refusal(std::string_view errors) {
   if (const Known* known = find_refusal(errors)) {
     return {.meaning = std::string(known->meaning), .advice = std::string(known->advice)};
   }
-  return {.meaning = last_words(errors), .advice = ""};
+  return {.meaning = last_output_line(errors), .advice = ""};
 }
 
 // All lines are shown in addition to the explanation: a job submit plugin of the site often prints
@@ -157,7 +157,7 @@ Error refusal(std::string_view errors) {
   return error;
 }
 
-std::string last_words(std::string_view errors) {
+std::string last_output_line(std::string_view errors) {
   std::string last;
   for (const std::string& line : split(errors, '\n')) {
     last = line.empty() ? last : line;

@@ -17,6 +17,6 @@ Explanation explain_refusal(std::string_view errors);
 Error refusal(std::string_view errors);
 
 // Last line of the error output of a Slurm command, without prefixes such as "sbatch: error: ".
-std::string last_words(std::string_view errors);
+std::string last_output_line(std::string_view errors);
 
 }  // namespace lockstep::slurm

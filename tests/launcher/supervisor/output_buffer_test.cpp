@@ -87,7 +87,7 @@ TEST_F(PipedOutlet, ReportsAtTheEndWhatWasDropped) {
   outlet.add(std::string(OutputBuffer::kMaxWaitingBytes + 1, 'x'));
   outlet.add_lines("", "one\n");
 
-  outlet.tell_dropped();
+  outlet.report_dropped();
 
   EXPECT_THAT(
       read_all(),

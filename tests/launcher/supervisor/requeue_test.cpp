@@ -186,7 +186,7 @@ TEST_F(TurnOfAJob, GivesWorkersTheTimeUntilTheLimit) {
   plan.requeue->end_time = std::chrono::duration_cast<std::chrono::seconds>(now).count() + 100;
   Requeue turn(plan);
 
-  const double grace = turn.take_limit();
+  const double grace = turn.begin_grace_at_limit();
 
   EXPECT_GE(grace, 90);
   EXPECT_LE(grace, 96);
@@ -204,12 +204,12 @@ TEST_F(TurnOfAJob, DoesNotTakeTheLimitItselfForACancel) {
 
   Requeue at_limit(plan);
   save(20);
-  at_limit.take_limit();
+  at_limit.begin_grace_at_limit();
   at_limit.take_cancel(now + std::chrono::seconds(101));
   EXPECT_THAT(at_limit.end(75, true), HasSubstr("--max-requeues 1 is reached"));
 
   Requeue before_limit(plan);
-  before_limit.take_limit();
+  before_limit.begin_grace_at_limit();
   before_limit.take_cancel(now + std::chrono::seconds(50));
   EXPECT_THAT(before_limit.end(75, true), IsEmpty());
 }
@@ -217,7 +217,7 @@ TEST_F(TurnOfAJob, DoesNotTakeTheLimitItselfForACancel) {
 TEST_F(TurnOfAJob, KeepsAnAccountAlsoWhenItDoesNotGoOn) {
   save(10);
   Requeue turn(plan);
-  turn.take_limit();
+  turn.begin_grace_at_limit();
 
   const std::string text = turn.end(143, true);
 

@@ -72,7 +72,7 @@ TEST_F(WorkerOutput, GoesToTheLogAndToTheSink) {
   EXPECT_EQ(ear.heard, "3o<a\nb\n>3o<torn\n>3e<oops\n>");
   EXPECT_THAT(ear.statuses, ElementsAre(Pair(3, "tor")));
   EXPECT_EQ(testing::read_text(worker.log()), "a\nb\ntorn\noops\n");
-  EXPECT_EQ(worker.bytes_said(), 19);
+  EXPECT_EQ(worker.bytes_read(), 19);
 }
 
 TEST_F(WorkerOutput, IsCompleteToTheLastByteOfTheDead) {

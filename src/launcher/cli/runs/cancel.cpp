@@ -211,28 +211,28 @@ void add_cancel(CLI::App& app, Call& /*call*/) {
         .is_now = options->is_now, .grace_seconds = find_grace(options->grace), .who = who_asks()};
     const bool is_watched = os::is_terminal(2);
     const std::string_view clear = is_watched ? "\r\x1b[2K" : "";
-    const CancelVoice voice{.clock = {.now = wall_time,
-                                      .sleep =
-                                          [](milliseconds time) {
-                                            std::this_thread::sleep_for(time);
-                                          }},
-                            .tell =
-                                [clear](const std::string& text) {
-                                  fmt::print(stderr, "{}lockstep: {}\n", clear, text);
-                                },
-                            .wait =
-                                [clear, is_watched](const std::string& text) {
-                                  if (is_watched) {
-                                    fmt::print(stderr, "{}{}", clear, text);
-                                  }
-                                }};
+    const CancelContext context{.clock = {.now = wall_time,
+                                          .sleep =
+                                              [](milliseconds time) {
+                                                std::this_thread::sleep_for(time);
+                                              }},
+                                .tell =
+                                    [clear](const std::string& text) {
+                                      fmt::print(stderr, "{}lockstep: {}\n", clear, text);
+                                    },
+                                .wait =
+                                    [clear, is_watched](const std::string& text) {
+                                      if (is_watched) {
+                                        fmt::print(stderr, "{}{}", clear, text);
+                                      }
+                                    }};
     const std::filesystem::path here = std::filesystem::current_path();
     if (means_job(options->run, here)) {
       const slurm::Client client(os::environment());
-      cancel_job(client, job_named(client, options->run, here), asked, voice);
+      cancel_job(client, job_named(client, options->run, here), asked, context);
       return;
     }
-    cancel_run(run_named(options->run, here), asked, voice.clock, voice.tell, voice.wait);
+    cancel_run(run_named(options->run, here), asked, context.clock, context.tell, context.wait);
   });
 }
 

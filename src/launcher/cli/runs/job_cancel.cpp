@@ -34,10 +34,10 @@ bool can_be_asked(const Run& run, double now) {
 std::vector<JobInfo> wait_for_end(const slurm::Client& client,
                                   const JobArgument& job,
                                   double seconds,
-                                  const CancelVoice& voice) {
+                                  const CancelContext& context) {
   std::vector<JobInfo> tasks = job.tasks;
-  const double begin = voice.clock.now();
-  for (double now = begin; now - begin <= seconds; now = voice.clock.now()) {
+  const double begin = context.clock.now();
+  for (double now = begin; now - begin <= seconds; now = context.clock.now()) {
     std::vector<JobInfo> current = client.find_jobs(job.id);
     // Slurm forgets only jobs that have ended.
     if (current.empty()) {
@@ -47,9 +47,9 @@ std::vector<JobInfo> wait_for_end(const slurm::Client& client,
     if (is_over(tasks)) {
       break;
     }
-    voice.wait(
+    context.wait(
         fmt::format("{}, {}", slurm::progress_of(tasks).headline, format_duration(now - begin)));
-    voice.clock.sleep(kPause);
+    context.clock.sleep(kPause);
   }
   return tasks;
 }
@@ -68,12 +68,12 @@ std::vector<JobInfo> wait_for_end(const slurm::Client& client,
 void cancel_job(const slurm::Client& client,
                 const JobArgument& job,
                 const CancelOptions& options,
-                const CancelVoice& voice) {
+                const CancelContext& context) {
   if (is_over(job.tasks)) {
-    voice.tell(slurm::end_sentence(job.tasks) + "; nothing to cancel");
+    context.tell(slurm::end_sentence(job.tasks) + "; nothing to cancel");
     return;
   }
-  const bool asks_run = job.run && !options.is_now && can_be_asked(*job.run, voice.clock.now());
+  const bool asks_run = job.run && !options.is_now && can_be_asked(*job.run, context.clock.now());
   if (options.grace_seconds && !asks_run) {
     throw Error(ExitCode::Usage, fmt::format("--grace has no effect on job {}", job.id))
         .fact("found", "no lockstep run in the job; the KillWait of Slurm applies", "runs")
@@ -81,20 +81,21 @@ void cancel_job(const slurm::Client& client,
   }
   std::vector<JobInfo> tasks = job.tasks;
   if (asks_run) {
-    cancel_run(*job.run, options, voice.clock, voice.tell, voice.wait);
-    tasks = wait_for_end(client, job, kTimeAfterRun, voice);
+    cancel_run(*job.run, options, context.clock, context.tell, context.wait);
+    tasks = wait_for_end(client, job, kTimeAfterRun, context);
   }
   if (!is_over(tasks)) {
     client.cancel(job.id);
-    voice.tell(fmt::format("requested Slurm to cancel job {}", job.id));
-    tasks = wait_for_end(client, job, kTimeToEnd, voice);
+    context.tell(fmt::format("requested Slurm to cancel job {}", job.id));
+    tasks = wait_for_end(client, job, kTimeToEnd, context);
   }
   if (!is_over(tasks)) {
     throw Error(ExitCode::Unavailable, fmt::format("timed out waiting for job {} to end", job.id))
         .fact("state", slurm::progress_of(tasks).headline, "scontrol")
         .hint(fmt::format("lockstep status {}", job.id));
   }
-  voice.tell(tasks.empty() ? fmt::format("job {} has ended", job.id) : slurm::end_sentence(tasks));
+  context.tell(tasks.empty() ? fmt::format("job {} has ended", job.id)
+                             : slurm::end_sentence(tasks));
 }
 
 }  // namespace lockstep::cli

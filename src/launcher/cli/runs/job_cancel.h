@@ -7,7 +7,7 @@
 namespace lockstep::cli {
 
 // Output and clock of cancel_job: `tell` prints a line, `wait` updates the progress line.
-struct CancelVoice {
+struct CancelContext {
   CancelClock clock;
   std::function<void(const std::string&)> tell;
   std::function<void(const std::string&)> wait;
@@ -20,6 +20,6 @@ struct CancelVoice {
 void cancel_job(const slurm::Client& client,
                 const JobArgument& job,
                 const CancelOptions& options,
-                const CancelVoice& voice);
+                const CancelContext& context);
 
 }  // namespace lockstep::cli

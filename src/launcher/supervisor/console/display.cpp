@@ -205,8 +205,8 @@ void Display::show(std::string_view lines) {
 void Display::flush() {
   merger_.release_all();
   show_ready(Clock::now());
-  out_.tell_dropped();
-  outlet(Stream::Err).tell_dropped();
+  out_.report_dropped();
+  outlet(Stream::Err).report_dropped();
 }
 
 void Display::write_some() {

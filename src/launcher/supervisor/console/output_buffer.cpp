@@ -204,11 +204,11 @@ void OutputBuffer::write_some() {
   while (waiting_bytes_ > 0 && (kind_ == Kind::File || waiting_bytes_ >= enough) && write_front()) {
   }
   if (is_dropping_ && waiting_bytes_ <= kRoomAgainBytes) {
-    tell_dropped();
+    report_dropped();
   }
 }
 
-void OutputBuffer::tell_dropped() {
+void OutputBuffer::report_dropped() {
   is_dropping_ = false;
   if (dropped_lines_ > 0) {
     add(fmt::format(

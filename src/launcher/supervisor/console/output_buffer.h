@@ -41,7 +41,7 @@ class OutputBuffer {
   void write_some();
 
   // Reports dropped lines, if any, even if there is no room yet.
-  void tell_dropped();
+  void report_dropped();
 
   // Discards the unwritten output and all further output.
   void give_up();

@@ -706,12 +706,12 @@ void Leader::tick(Time now) {
   }
   if (deadlines_.phase && now >= *deadlines_.phase) {
     deadlines_.phase.reset();
-    take_limit(now);
+    begin_stop_at_limit(now);
   }
 }
 
 // The deadline of the phase has passed.
-void Leader::take_limit(Time now) {
+void Leader::begin_stop_at_limit(Time now) {
   switch (phase_) {
     case Phase::Gathering:
       if (agents() >= plan_.min_nodes.value) {

@@ -164,7 +164,7 @@ class Leader {
   void try_again(const std::string& why, Time now);
   void finish(int code);
   void finish_stopped();
-  void take_limit(Time now);
+  void begin_stop_at_limit(Time now);
   void lose_idle(const Agent& gone, const std::string& why);
   void stop_after_loss(const Agent& gone, const std::string& why, Time now);
   void remind(Time now);

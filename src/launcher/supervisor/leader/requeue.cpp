@@ -4,7 +4,7 @@
 //
 //   limit - SECONDS     Slurm sends the signal of --signal=B:USR1@SECONDS to the batch script. It
 //                       checks limits every 30 s, so the signal can be late.
-//   limit - 5 s         end of the grace period that take_limit() returns; SIGKILL
+//   limit - 5 s         end of the grace period that begin_grace_at_limit() returns; SIGKILL
 //   ... limit           all agents have left; end() runs scontrol requeue
 //   limit               Slurm sends SIGTERM, then SIGKILL after KillWait, to what is left
 //
@@ -197,7 +197,7 @@ Requeue::Requeue(const plan::LaunchPlan& plan)
       step_before_(contract::find_saved_step(directory_)),
       stamp_before_(stamp_of(rules_.progress_file)) {}
 
-double Requeue::take_limit() {
+double Requeue::begin_grace_at_limit() {
   is_limit_near_ = true;
   const auto now = Clock::now();
   if (rules_.end_time) {

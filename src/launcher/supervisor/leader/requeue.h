@@ -13,7 +13,7 @@
 // --requeue: a training that needs more time than one allocation of its Slurm job.
 //
 //   sbatch --signal=B:USR1@SECONDS sends the signal SECONDS before the time limit
-//     -> take_limit(): how long the workers may take to save a checkpoint and exit
+//     -> begin_grace_at_limit(): how long the workers may take to save a checkpoint and exit
 //     -> Leader::stop_at_limit(): SIGTERM, grace period, SIGKILL
 //     -> end(): decides, writes RUN/requeue.json, runs `scontrol requeue`
 //
@@ -71,7 +71,7 @@ class Requeue {
   // The time limit is near. Returns the grace period of the workers in seconds. Runs squeue, for at
   // most five seconds, if the environment does not contain the end time of the job, or if that time
   // has passed.
-  double take_limit();
+  double begin_grace_at_limit();
 
   // A request to stop. It cancels the requeue, unless it arrives at the time limit: Slurm sends
   // SIGTERM there itself.

@@ -75,7 +75,7 @@ class RunSupervisor {
   std::optional<std::chrono::milliseconds> time_to_wait() const;
   void take_signals();
   void take_signal(int signal, bool is_slurms);
-  void take_limit(int signal);
+  void handle_limit_signal(int signal);
   void note_cancel();
   void settle();
   bool take_control_news();

@@ -28,11 +28,11 @@ void RunSupervisor::take_signals() {
 
 // With --requeue this signal announces the time limit (sbatch --signal). It is not passed on, since
 // its default action would kill a worker that does not handle it. Repeated signals are ignored.
-void RunSupervisor::take_limit(int signal) {
+void RunSupervisor::handle_limit_signal(int signal) {
   if (requeue_->is_limit_near()) {
     return;
   }
-  const double grace = requeue_->take_limit();
+  const double grace = requeue_->begin_grace_at_limit();
   leader_.stop_at_limit(
       grace, "received " + os::signal_name(signal) + ": the time limit is near", Clock::now());
 }
@@ -48,7 +48,7 @@ void RunSupervisor::note_cancel() {
 // stops itself meanwhile, so that the shell gets the terminal back.
 void RunSupervisor::take_signal(int signal, bool is_slurms) {
   if (requeue_ && signal == plan_.requeue->signal.value) {
-    take_limit(signal);
+    handle_limit_signal(signal);
     return;
   }
   const std::string name = os::signal_name(signal);

@@ -47,7 +47,7 @@ void Forwarder::take_lines(int rank, Stream stream, std::string_view lines) {
     dropped_bytes_ += static_cast<int64_t>(lines.size());
     return;
   }
-  tell_dropped();
+  report_dropped();
   on_the_way_ += static_cast<int64_t>(lines.size());
   send_(Said{.rank = rank, .stream = stream, .is_status = false, .text = std::string(lines)});
 }
@@ -64,11 +64,11 @@ void Forwarder::take_status(int rank, std::string_view text) {
 void Forwarder::add_credit(int64_t bytes) {
   on_the_way_ -= bytes;
   if (on_the_way_ < kMaxInTransit / 2) {
-    tell_dropped();
+    report_dropped();
   }
 }
 
-void Forwarder::tell_dropped() {
+void Forwarder::report_dropped() {
   if (dropped_lines_ > 0) {
     const std::string text =
         fmt::format("{} lines ({}) not shown: too much output at once; the log files are complete",

@@ -30,7 +30,7 @@ class Forwarder : public LineSink {
   void add_credit(int64_t bytes);
 
  private:
-  void tell_dropped();
+  void report_dropped();
 
   std::function<void(const Report&)> send_;
   int64_t on_the_way_ = 0;

@@ -43,8 +43,10 @@ int pipe_bytes(int workers) {
 
 Worker::Worker(contract::WorkerSpec spec,
                LogFiles files,
-               std::function<void(const std::string&)> tell_unwritten)
-    : spec_(std::move(spec)), files_(std::move(files)), tell_unwritten_(std::move(tell_unwritten)) {
+               std::function<void(const std::string&)> report_unwritten)
+    : spec_(std::move(spec)),
+      files_(std::move(files)),
+      report_unwritten_(std::move(report_unwritten)) {
   for (size_t i = 0; i < channels_.size(); ++i) {
     Channel& channel = channels_.at(i);
     os::Pipe pipe = os::make_pipe();
@@ -122,7 +124,7 @@ void Worker::append(Log& log, std::string_view lines) const {
     return;
   }
   log.has_gap = true;
-  tell_unwritten_(fmt::format(
+  report_unwritten_(fmt::format(
       "cannot write {}: {}", log.path.string(), std::generic_category().message(errno)));
 }
 
@@ -151,7 +153,7 @@ bool Worker::read(Stream stream, LineSink& sink) {
   const auto buffer = std::make_unique_for_overwrite<std::array<char, kChunkBytes>>();
   size_t count = 0;
   const os::ReadResult result = os::read_some(from.outer.number(), *buffer, count);
-  bytes_said_ += static_cast<int64_t>(count);
+  bytes_read_ += static_cast<int64_t>(count);
   const LineSplitter::Output output = from.splitter.feed({buffer->data(), count});
   for (const std::string_view lines : output.lines) {
     take(stream, lines, sink);

@@ -23,12 +23,12 @@ namespace lockstep::supervisor {
 // One worker of this node: its process, its output and its log files. Not thread-safe.
 class Worker {
  public:
-  // Creates the pipes; adopt() adds the process. `tell_unwritten` is called with an error message
+  // Creates the pipes; adopt() adds the process. `report_unwritten` is called with an error message
   // whenever a log cannot be written. When there is space again, the log continues after a line
   // that marks the gap.
   Worker(contract::WorkerSpec spec,
          LogFiles files,
-         std::function<void(const std::string&)> tell_unwritten);
+         std::function<void(const std::string&)> report_unwritten);
 
   // Creates the directories and opens the logs. Must be called before the first read(). Separate
   // from the constructor, so that the process does not wait for a slow file system. Throws an Error
@@ -78,7 +78,7 @@ class Worker {
   bool has_open_streams() const;
 
   // Bytes received so far on both streams.
-  int64_t bytes_said() const { return bytes_said_; }
+  int64_t bytes_read() const { return bytes_read_; }
 
   // The log and the byte at which the output of this worker starts, for read_last_lines().
   const std::filesystem::path& log() const { return log_.path; }
@@ -109,7 +109,7 @@ class Worker {
 
   contract::WorkerSpec spec_;
   LogFiles files_;
-  std::function<void(const std::string&)> tell_unwritten_;
+  std::function<void(const std::string&)> report_unwritten_;
   Log log_;
   std::array<Channel, 2> channels_;
   std::optional<MetricFinder> metrics_;
@@ -117,7 +117,7 @@ class Worker {
   std::optional<os::Child> process_;
   bool has_ended_ = false;
   int sent_ = 0;
-  int64_t bytes_said_ = 0;
+  int64_t bytes_read_ = 0;
 };
 
 }  // namespace lockstep::supervisor

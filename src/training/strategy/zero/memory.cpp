@@ -70,7 +70,7 @@ MemoryNeed memory_need(const torch::nn::Module& model,
                        const torch::optim::Optimizer& optimizer,
                        const ZeroOptions& options,
                        int workers,
-                       MemoryAsk ask) {
+                       MemoryRequest ask) {
   MemoryNeed need{.buffers = bytes_of(model.buffers())};
   const int64_t state = state_per_element(optimizer);
   const std::set<const void*> matrices = matrices_of_muon(optimizer);

@@ -23,7 +23,7 @@ struct MemoryNeed {
 };
 
 // Further properties of the training.
-struct MemoryAsk {
+struct MemoryRequest {
   bool accumulates = false;  // steps have several micro-batches
   bool averages = false;     // averaged weights are kept
 };
@@ -33,6 +33,6 @@ MemoryNeed memory_need(const torch::nn::Module& model,
                        const torch::optim::Optimizer& optimizer,
                        const ZeroOptions& options,
                        int workers,
-                       MemoryAsk ask);
+                       MemoryRequest ask);
 
 }  // namespace lockstep::strategy::zero

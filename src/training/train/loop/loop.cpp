@@ -114,7 +114,7 @@ TrainResult Loop::run() {
 }
 
 void Loop::require_recompute_known() const {
-  if (session_.flags.recompute && !session_.asked_recompute) {
+  if (session_.flags.recompute && !session_.queried_recompute) {
     const bool is_of_file =
         session_.flags.file && session_.flags.file->recompute.value.value_or(false);
     const std::string requested = is_of_file ? "activation_checkpointing" : "--recompute";

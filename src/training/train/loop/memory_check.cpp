@@ -125,7 +125,7 @@ std::vector<std::string> check_memory(SessionParts& session,
                                       const torch::nn::Module& model,
                                       const torch::optim::Optimizer& optimizer,
                                       const StrategyOptions& options,
-                                      strategy::zero::MemoryAsk ask) {
+                                      strategy::zero::MemoryRequest ask) {
   std::array<MemoryNeed, 4> by_stage;
   for (size_t stage = 0; stage < by_stage.size(); ++stage) {
     ZeroOptions zero = options.zero;

@@ -33,6 +33,6 @@ std::vector<std::string> check_memory(SessionParts& session,
                                       const torch::nn::Module& model,
                                       const torch::optim::Optimizer& optimizer,
                                       const StrategyOptions& options,
-                                      strategy::zero::MemoryAsk ask);
+                                      strategy::zero::MemoryRequest ask);
 
 }  // namespace lockstep::train

@@ -115,7 +115,7 @@ std::string format_speed(double samples_per_second, int64_t steps, double second
 }
 
 Progress::Progress(const SessionParts& session, double seconds_between_lines)
-    : speaks_(session.communicator->rank() == 0),
+    : prints_(session.communicator->rank() == 0),
       columns_(session.terminal_columns),
       draws_itself_(session.is_terminal_ours),
       interval_(seconds_between_lines),
@@ -126,7 +126,7 @@ Progress::Progress(const SessionParts& session, double seconds_between_lines)
 // draws and recognizes the line by its carriage return. Without a terminal, lines are limited by
 // time, so that log files stay short.
 void Progress::update(const ProgressView& view) {
-  if (!speaks_) {
+  if (!prints_) {
     return;
   }
   if (columns_) {
@@ -143,7 +143,7 @@ void Progress::update(const ProgressView& view) {
 
 // A permanent line replaces the bar, which the next update draws again below it.
 void Progress::say(const std::string& line) {
-  if (!speaks_) {
+  if (!prints_) {
     return;
   }
   fmt::print("{}{}\n", columns_ && draws_itself_ ? "\x1b[2K" : "", line);

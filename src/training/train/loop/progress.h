@@ -64,7 +64,7 @@ class Progress {
   void say(const std::string& line);
 
  private:
-  bool speaks_;
+  bool prints_;
   std::optional<int> columns_;
   bool draws_itself_;
   std::chrono::duration<double> interval_;

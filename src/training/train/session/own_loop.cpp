@@ -73,7 +73,7 @@ void warn_of_unused_flags(const SessionParts& session) {
     return;
   }
   const auto& file = session.flags.file;
-  if (session.flags.recompute && !session.asked_recompute) {
+  if (session.flags.recompute && !session.queried_recompute) {
     log::warn("{} had no effect: this program does not call Session::recompute()",
               file && file->recompute.value.value_or(false)
                   ? "activation_checkpointing in " + file->source

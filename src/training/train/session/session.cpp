@@ -197,7 +197,7 @@ LossFunction Session::in_precision(const LossFunction& loss) const {
 
 // The call itself is the evidence that the program heeds the option: see warn_of_unused_flags().
 bool Session::recompute() const {
-  parts_->asked_recompute = true;
+  parts_->queried_recompute = true;
   return parts_->flags.recompute;
 }
 

@@ -23,11 +23,11 @@ struct Session::Parts {
   cluster::Placement placement;
   train::StopRequest* stop = nullptr;  // owned by run(); null in tests
   std::unique_ptr<Communicator> owned_communicator;
-  int replicas = 1;              // in this process, including this one
-  bool asked_recompute = false;  // the program queried --recompute
-  bool asked_precision = false;  // the program queried --precision
-  bool asked_jpeg = false;       // the program queried --jpeg
-  bool has_fitted = false;       // Trainer::fit was called
+  int replicas = 1;                // in this process, including this one
+  bool queried_recompute = false;  // the program queried --recompute
+  bool asked_precision = false;    // the program queried --precision
+  bool asked_jpeg = false;         // the program queried --jpeg
+  bool has_fitted = false;         // Trainer::fit was called
   Communicator* communicator = nullptr;
   torch::Device device = torch::kCPU;
   std::filesystem::path data_dir;
