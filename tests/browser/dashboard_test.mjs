@@ -140,11 +140,9 @@ const tests = {
     assert.ok(!before.equals(zoomed), "a drag zooms");
     await page.locator('[data-chart="loss"]').focus();
     await page.keyboard.press("ArrowRight");
-    await page.waitForTimeout(100);
-    assert.ok(!zoomed.equals(await page.locator('[data-chart="loss"] canvas').screenshot()), "an arrow pans");
+    await until("an arrow pans", async () => !zoomed.equals(await page.locator('[data-chart="loss"] canvas').screenshot()));
     await page.keyboard.press("0");
-    await page.waitForTimeout(100);
-    assert.ok(before.equals(await page.locator('[data-chart="loss"] canvas').screenshot()), "0 shows all again");
+    await until("0 shows all again", async () => before.equals(await page.locator('[data-chart="loss"] canvas').screenshot()));
     await page.locator("#axis").selectOption("time");
     assert.match(await legend.textContent(), /since start/);
     assert.deepEqual(page.faults, []);

@@ -70,10 +70,8 @@ TEST_F(Streams, AreNotCreatedWithoutAReader) {
   // Outputs larger and smaller than the buffer of stdio, to a reader that has certainly exited.
   for (const std::string command : {"run --help", "--help", "report one", "status", "export one"}) {
     SCOPED_TRACE(command);
-    const os::CommandResult result = shell(
-        "trap '' PIPE; exec 3> >(exec <&-; touch gone); until [ -e gone ]; do sleep 0.01; done; "
-        "rm gone; sleep 0.1; lockstep " +
-        command + " >&3");
+    const os::CommandResult result =
+        shell("trap '' PIPE; exec 3> >(exec true); wait $!; lockstep " + command + " >&3");
 
     EXPECT_EQ(result.status.code, 0);
     EXPECT_EQ(result.errors, "");

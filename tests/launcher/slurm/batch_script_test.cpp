@@ -128,12 +128,18 @@ TEST(BatchScript, RunsItsOwnCommandWhereThereIsOne) {
 TEST(BatchScript, WaitsForTheEndOfItsStepWhateverSignalsCome) {
   const std::string text = script_of(
       "requeue: true\nsignal_seconds: 90\nlauncher: torchrun\npre_exec_command: |\n"
-      "  scancel() { sleep 0.3; }\n  scontrol() { :; }\n"
-      "exec_command: (sleep 0.2; kill -USR1 $$) & sleep 0.3; exit 5");
+      "  scancel() { touch in-trap; while kill -0 \"$(cat step)\"; do sleep 0.02; done; touch out; "
+      "}\n"
+      "  scontrol() { :; }\n"
+      "exec_command: |\n"
+      "  echo $BASHPID >step; kill -USR1 $$; until [ -e in-trap ]; do sleep 0.02; done; exit 5");
+  const os::TemporaryDirectory directory;
   const os::CommandResult done =
-      os::run_command({"bash", "-c", text}, {.time_limit = std::chrono::seconds(20)});
+      os::run_command({"bash", "-c", text},
+                      {.directory = directory.path(), .time_limit = std::chrono::seconds(120)});
 
   EXPECT_EQ(done.status.shell_code(), 5) << done.errors;
+  EXPECT_TRUE(std::filesystem::exists(directory.path() / "out")) << done.errors;
 }
 
 // bash 5.2 loses the exit code of a process that ends at the moment when a trap interrupts `wait`:
@@ -146,7 +152,7 @@ TEST(BatchScript, KnowsHowItsStepHasEndedThoughASignalComesJustThen) {
       "  exec python3 -c 'import os; os.fork() or (os.kill('$$', 10), os._exit(0)); os._exit(5)'");
   for (int turn = 0; turn < 40; ++turn) {
     const os::CommandResult done =
-        os::run_command({"bash", "-c", text}, {.time_limit = std::chrono::seconds(20)});
+        os::run_command({"bash", "-c", text}, {.time_limit = std::chrono::seconds(120)});
     ASSERT_EQ(done.status.shell_code(), 5) << "in iteration " << turn << ": " << done.errors;
   }
 }

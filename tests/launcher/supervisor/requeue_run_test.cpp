@@ -143,14 +143,19 @@ TEST_F(TurnsOfAJob, EndForGoodWhenAUserCancels) {
 TEST_F(TurnsOfAJob, EndForGoodWhenAUserCancelsWhileTheWorkersSave) {
   launcher.write_script("bin/squeue", "#!/bin/sh\necho 10:00\n");
   const std::string slow =
-      "trap 'touch saving; sleep 1; echo x >>saved; exit 75' TERM; touch here; "
-      "while :; do sleep 0.02; done";
+      "trap 'touch saving; until [ -e go ]; do sleep 0.02; done; echo x >>saved; exit 75' TERM; "
+      "trap 'touch continued' CONT; touch here; while :; do sleep 0.02; done";
   launcher.write_script("worker", "#!/bin/bash\n" + slow + "\n");
   launcher.start({"run", "--requeue", "--run-dir", "run", "--progress-file", "saved", "./worker"});
   launcher.wait_for_file("here");
   launcher.process().signal(SIGUSR1);
   launcher.wait_for_file("saving");
   launcher.process().signal(SIGTERM);
+  // The launcher passes this signal on to the worker, after SIGTERM: of the pending signals, it
+  // reads the one with the smallest number first.
+  launcher.process().signal(SIGCONT);
+  launcher.wait_for_file("continued");
+  std::ofstream(launcher.path("go")) << "now\n";
 
   EXPECT_EQ(launcher.wait().status.code, 75);
   EXPECT_EQ(asked(), "");

@@ -15,7 +15,6 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Gt;
 using ::testing::HasSubstr;
-using ::testing::Lt;
 using ::testing::Not;
 
 using Clock = std::chrono::steady_clock;
@@ -96,12 +95,11 @@ TEST_F(Supervision, LeavesAsTheFirstFailedWorkerDid) {
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.death);
-    const auto start = Clock::now();
+    // Workers that are not stopped last longer than the time limit of the test.
     const Result result =
-        run(3, std::string("[ $RANK = 1 ] || exec sleep 60; echo last words; ") + one.death);
+        run(3, std::string("[ $RANK = 1 ] || exec sleep 1000; echo last words; ") + one.death);
 
     EXPECT_EQ(result.status, (os::ExitStatus{.code = one.code, .signal = 0}));
-    EXPECT_THAT(Clock::now() - start, Lt(std::chrono::seconds(20)));
     EXPECT_THAT(result.errors,
                 AllOf(HasSubstr("rank 1 failed"),
                       HasSubstr(one.how),
@@ -192,19 +190,20 @@ TEST_F(Supervision, GoesOnAfterAHangupUnderNohup) {
 }
 
 TEST_F(Supervision, KillsAtOnceOnTheSecondInterrupt) {
-  launcher.start(command(
-      2, "trap 'touch stopped-$RANK' TERM; touch ready-$RANK; while :; do sleep 0.05; done"));
+  // The grace period is longer than the time limit of the test.
+  launcher.start(
+      command(2,
+              "trap 'touch stopped-$RANK' TERM; touch ready-$RANK; while :; do sleep 0.05; done",
+              {"--grace", "1000"}));
   launcher.wait_for_file("ready-0");
   launcher.wait_for_file("ready-1");
 
-  const auto start = Clock::now();
   launcher.process().signal(SIGINT);
   launcher.wait_for_file("stopped-0");
   launcher.process().signal(SIGINT);
   const Result result = launcher.wait();
 
   EXPECT_EQ(result.status.code, 130);
-  EXPECT_THAT(Clock::now() - start, Lt(std::chrono::seconds(15)));
   EXPECT_THAT(result.errors, HasSubstr("SIGINT: killing all workers now"));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // status, logs and cancel on real runs.
 #include <csignal>
+#include <future>
 #include <gmock/gmock.h>
 
 #include "common/contract/run_state.h"
@@ -94,10 +95,14 @@ TEST_F(RunCommands, FollowTheLogsToTheEndOverAllAttempts) {
        "sh",
        "-c",
        "echo attempt $TORCHELASTIC_RESTART_COUNT; touch here-0; "
-       "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || { sleep 3; exit 3; }; sleep 0.4; printf done"});
+       "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || { until [ -e go ]; do sleep 0.02; done; exit 3; }; "
+       "sleep 0.4; printf done"});
   launcher.wait_for_file("here-0");
 
-  const os::CommandResult followed = lockstep("logs -f");
+  auto follower = std::async(std::launch::async, [&] { return lockstep("logs -f | tee shown"); });
+  EXPECT_TRUE(comes_true([&] { return read_text(launcher.path("shown")) == "attempt 0\n"; }));
+  std::ofstream(launcher.path("go")) << "now\n";
+  const os::CommandResult followed = follower.get();
 
   EXPECT_EQ(followed.output, "attempt 0\nattempt 1\ndone\n");
   EXPECT_EQ(followed.errors, "lockstep: attempt 1\nlockstep: train has ended: done\n");

@@ -20,12 +20,12 @@
 
 #include "common/os/fd.h"
 #include "common/os/process.h"
+#include "support/comes_true.h"
 #include "support/shortest_of.h"
 
 namespace lockstep::supervisor {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -53,11 +53,9 @@ void speak(int port, const std::string& text, milliseconds patience = millisecon
 
 class Control : public ::testing::Test {
  protected:
-  // Serves until `is_enough`, for at most thirty seconds.
+  // Serves until `is_enough`. Returns false after a timeout.
   bool serve_until(const std::function<bool()>& is_enough) {
-    const auto until = Clock::now() + std::chrono::seconds(30);
-    bool is_done = is_enough();
-    while (!is_done && Clock::now() < until) {
+    return lockstep::testing::comes_true([&] {
       while (const auto news = server.poll()) {
         if (news->kind == Kind::Message) {
           messages.push_back(news->text);
@@ -68,10 +66,8 @@ class Control : public ::testing::Test {
           rejected.push_back(news->text);
         }
       }
-      std::this_thread::sleep_for(milliseconds(1));
-      is_done = is_enough();
-    }
-    return is_done;
+      return is_enough();
+    });
   }
 
   static bool is_connected(ControlClient& client) {
@@ -307,30 +303,29 @@ TEST_F(Control, MissesAFrozenPeerWithinSeconds) {
 TEST_F(Control, ReportsToTheClientThatTheServerIsGone) {
   auto own = std::make_unique<ControlServer>(keys, 0);
   ControlClient client(keys, {{"127.0.0.1", own->port()}});
-  const auto until = Clock::now() + std::chrono::seconds(10);
-  while (!is_connected(client) && Clock::now() < until) {
+  ASSERT_TRUE(lockstep::testing::comes_true([&] {
     own->poll();
-    std::this_thread::sleep_for(milliseconds(1));
-  }
+    return is_connected(client);
+  }));
   std::string peer;
   client.send("who am I");
-  while (peer.empty() && Clock::now() < until) {
+  ASSERT_TRUE(lockstep::testing::comes_true([&] {
     if (const auto news = own->poll()) {
       peer = news->peer;
     }
-  }
+    return !peer.empty();
+  }));
   own->send(peer, "the last order");
 
   own.reset();
 
   std::vector<ControlClient::News> heard;
-  while (heard.size() < 2 && Clock::now() < until) {
+  ASSERT_TRUE(lockstep::testing::comes_true([&] {
     if (const auto news = client.poll()) {
       heard.push_back(*news);
     }
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  ASSERT_EQ(heard.size(), 2U);
+    return heard.size() == 2;
+  }));
   EXPECT_EQ(heard[0].text, "the last order");
   EXPECT_EQ(heard[1].kind, ControlClient::News::Kind::Closed);
 }
