@@ -2,7 +2,6 @@
 // The lab itself: the properties that other tests here and docs/slurm-lab.md depend on.
 #include "launcher/slurm/lab.h"
 
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <gmock/gmock.h>
@@ -269,16 +268,15 @@ TEST_F(LabItself, LeavesNothingBehind) {
   const std::set<std::string> links = interfaces();
   auto other = std::make_unique<Lab>(Words{"--nodes", "2", "--ssh"});
   const fs::path root = other->root();
-  Running job = other->start("ctl", {"srun", "-N2", "sleep", "600"});
+  // Waiting for this job would exceed the time limit of the test.
+  Running job = other->start("ctl", {"srun", "-N2", "sleep", "10000"});
   EXPECT_TRUE(comes_true(seconds(60), [&] { return !other->processes("n2").empty(); }));
   const std::set<int> processes = descendants(std::stoi(read_text(root / "rack.pid")));
   EXPECT_GT(processes.size(), 15U);
   EXPECT_EQ(read_text("/proc/self/mounts"), mounts);
   EXPECT_EQ(interfaces(), links);
 
-  const auto start = std::chrono::steady_clock::now();
   other.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(300));  // does not wait for the job
 
   EXPECT_FALSE(any_alive(processes));
   EXPECT_FALSE(fs::exists(root));

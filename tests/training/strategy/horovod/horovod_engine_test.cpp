@@ -7,6 +7,7 @@
 #include "common/os/command.h"
 #include "common/os/files.h"
 #include "lockstep/error.h"
+#include "support/comes_true.h"
 #include "support/run_workers.h"
 #include "training/strategy/horovod/engine.h"
 
@@ -309,7 +310,7 @@ std::map<std::string, std::vector<std::string>> phases_of(const nlohmann::json& 
     }
   }
   for (const auto& [row, names] : open) {
-    EXPECT_THAT(names, testing::IsEmpty()) << row;
+    EXPECT_THAT(names, IsEmpty()) << row;
   }
   return phases;
 }
@@ -330,7 +331,7 @@ TEST(Timeline, HasTheNestedPhasesOfEveryTensor) {
       os::run_command({"python3", "-c", "import json,sys; json.load(open(sys.argv[1]))", path});
   EXPECT_EQ(python.status.code, 0) << python.errors;
   const auto phases = phases_of(nlohmann::json::parse(os::read_file(path)));
-  EXPECT_THAT(phases.at("cycles"), testing::Contains("CYCLE_START"));
+  EXPECT_THAT(phases.at("cycles"), ::testing::Contains("CYCLE_START"));
   for (const char* name : {"tensor 1", "say \"b\""}) {
     EXPECT_THAT(phases.at(name),
                 ElementsAre("NEGOTIATE_ALLREDUCE",
@@ -357,10 +358,10 @@ TEST(Timeline, CanBeReadBeforeItIsClosed) {
   timeline.end("a");
 
   std::string text;
-  for (int i = 0; i < 1000 && text.find("\"E\"") == std::string::npos; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(lockstep::testing::comes_true([&] {
     text = os::read_file(path);
-  }
+    return text.find("\"E\"") != std::string::npos;
+  }));
 
   EXPECT_EQ(nlohmann::json::parse(text + "]").size(), 4);
 }

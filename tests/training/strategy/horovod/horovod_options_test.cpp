@@ -82,7 +82,7 @@ TEST(HorovodVariables, AreNamedWhenTheirValueMakesNoSense) {
     EXPECT_THAT(message_of([&, key = name, text = value] {
                   with_environment({}, {{key, text}});
                 }),
-                testing::StartsWith(std::string("invalid value of ") + name));
+                ::testing::StartsWith(std::string("invalid value of ") + name));
   }
   EXPECT_EQ(message_of([] {
               with_environment({}, {{"HOROVOD_CYCLE_TIME", "fast"}});
