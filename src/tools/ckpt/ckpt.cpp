@@ -15,20 +15,53 @@
 namespace lockstep::ckpt {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  lockstep-ckpt inspect runs/mnist\n"
+    "  lockstep-ckpt convert runs/mnist model.safetensors --dtype bf16\n"
+    "  lockstep-ckpt prune runs/mnist --keep 3 --dry-run";
+
+constexpr const char* kInspectFooter =
     "PATH is a checkpoint, a run (its newest checkpoint), a .safetensors file, or a\n"
     "file of torch.save.\n"
     "\n"
     "Examples:\n"
-    "  lockstep-ckpt inspect runs/mnist\n"
-    "  lockstep-ckpt convert runs/mnist model.safetensors --dtype bf16\n"
-    "  lockstep-ckpt convert runs/gpt2 pytorch_model.bin     (like zero_to_fp32.py)\n"
+    "  lockstep-ckpt inspect runs/mnist";
+
+constexpr const char* kListFooter =
+    "Examples:\n"
+    "  lockstep-ckpt list runs/mnist";
+
+constexpr const char* kVerifyFooter =
+    "PATH is a checkpoint, a run (all its checkpoints), a .safetensors file, or a\n"
+    "file of torch.save.\n"
     "\n"
+    "Examples:\n"
+    "  lockstep-ckpt verify runs/mnist";
+
+constexpr const char* kConvertFooter =
+    "FROM is a checkpoint, a run (its newest checkpoint), a .safetensors file, or a\n"
+    "file of torch.save.\n"
+    "\n"
+    "Examples:\n"
+    "  lockstep-ckpt convert runs/mnist model.safetensors --dtype bf16\n"
+    "  lockstep-ckpt convert runs/gpt2 pytorch_model.bin     (like zero_to_fp32.py)";
+
+constexpr const char* kPruneFooter =
+    "Examples:\n"
+    "  lockstep-ckpt prune runs/mnist --keep 3 --dry-run";
+
+constexpr const char* kExitCodes =
     "Exit codes:\n"
     "  0    success\n"
     "  64   invalid or conflicting options\n"
     "  70   internal error: a bug in lockstep\n"
     "  74   a file is damaged, or could not be read or written";
+
+// CLI11 copies the footer of the program to its subcommands, so each of them needs its own.
+void add_footer(CLI::App& app, const char* text) {
+  app.footer(fmt::format("{}\n\n{}", text, kExitCodes));
+}
 
 // An empty value means that the option was not given.
 void require_choice(const char* option,
@@ -46,16 +79,21 @@ void add_looks(CLI::App& app) {
   const auto inspected = std::make_shared<InspectOptions>();
   CLI::App* inspect_app =
       app.add_subcommand("inspect", "Show step, workers, optimizer and tensors");
-  inspect_app->add_option("PATH", inspected->path, "Checkpoint, run or file")->required();
+  inspect_app
+      ->add_option("PATH", inspected->path, "Checkpoint, run (its newest checkpoint) or file")
+      ->required();
   inspect_app->add_option("--entry", inspected->entry, "Dict to read from a file of torch.save")
       ->type_name("NAME");
   inspect_app->add_flag("--json", inspected->json, "Print JSON");
+  add_footer(*inspect_app, kInspectFooter);
   inspect_app->callback([inspected] { inspect(*inspected); });
 
   const auto listed = std::make_shared<InspectOptions>();
-  CLI::App* list_app = app.add_subcommand("list", "Show the complete checkpoints of a run");
+  CLI::App* list_app =
+      app.add_subcommand("list", "List the checkpoints of a run, including damaged ones");
   list_app->add_option("ROOT", listed->path, "Run, or its directory of checkpoints")->required();
   list_app->add_flag("--json", listed->json, "Print JSON");
+  add_footer(*list_app, kListFooter);
   list_app->callback([listed] { list(*listed); });
 
   const auto verified = std::make_shared<std::filesystem::path>();
@@ -63,6 +101,7 @@ void add_looks(CLI::App& app) {
       app.add_subcommand("verify", "Read all files; check checksums and missing elements");
   verify_app->add_option("PATH", *verified, "Checkpoint, run (all its checkpoints) or file")
       ->required();
+  add_footer(*verify_app, kVerifyFooter);
   verify_app->callback([verified] { verify(*verified); });
 }
 
@@ -71,7 +110,8 @@ void add_convert(CLI::App& app) {
   const auto options = std::make_shared<ConvertOptions>();
   CLI::App* command =
       app.add_subcommand("convert", "Convert weights to the format given by the name of TO");
-  command->add_option("FROM", options->from, "Checkpoint, run or file")->required();
+  command->add_option("FROM", options->from, "Checkpoint, run (its newest checkpoint) or file")
+      ->required();
   command->add_option("TO", options->to, "Output: NAME.safetensors, NAME.pt or pytorch_model.bin")
       ->required();
   command
@@ -84,6 +124,7 @@ void add_convert(CLI::App& app) {
       ->type_name("NAME");
   command->add_option("--entry", options->entry, "Dict to read from a file of torch.save")
       ->type_name("NAME");
+  add_footer(*command, kConvertFooter);
   command->callback([options] {
     require_choice("--only", options->only, {"model", "optimizer", "ema"});
     require_choice("--dtype", options->dtype, {"fp16", "bf16", "fp32"});
@@ -101,6 +142,7 @@ void add_prune(CLI::App& app) {
       ->required();
   command->add_flag(
       "--dry-run", options->dry_run, "Print what would be deleted, and delete nothing");
+  add_footer(*command, kPruneFooter);
   command->callback([options] {
     if (options->keep < 1) {
       throw Error(ExitCode::Usage, fmt::format("--keep {} is out of range", options->keep))
@@ -128,7 +170,7 @@ void require_command(const std::string& word) {
 
 int run(int argc, const char* const* argv) {
   CLI::App app("Inspect, verify, convert and prune checkpoints", "lockstep-ckpt");
-  app.footer(kFooter);
+  add_footer(app, kExamples);
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   add_looks(app);

@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class CkptCommand : public ::testing::Test {
  protected:
@@ -252,6 +253,19 @@ TEST_F(CkptCommand, SaysWhatItCannotDo) {
   const os::CommandResult help = ckpt("convert --help");
   EXPECT_EQ(help.status.code, 0);
   EXPECT_THAT(help.output, HasSubstr("pytorch_model.bin"));
+}
+
+TEST_F(CkptCommand, DescribesEachSubcommandByItself) {
+  EXPECT_THAT(ckpt("inspect --help").output, HasSubstr("PATH is a checkpoint, a run (its newest"));
+  EXPECT_THAT(ckpt("verify --help").output, HasSubstr("PATH is a checkpoint, a run (all its"));
+  EXPECT_THAT(ckpt("convert --help").output, HasSubstr("FROM is a checkpoint, a run (its newest"));
+  for (const char* command : {"list", "prune"}) {
+    const std::string help = ckpt(std::string(command) + " --help").output;
+    EXPECT_THAT(help, Not(HasSubstr("PATH")));
+    EXPECT_THAT(help, HasSubstr("lockstep-ckpt " + std::string(command) + " runs/mnist"));
+    EXPECT_THAT(help, Not(HasSubstr("lockstep-ckpt convert")));
+    EXPECT_THAT(help, HasSubstr("Exit codes:"));
+  }
 }
 
 }  // namespace
