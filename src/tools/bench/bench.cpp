@@ -14,26 +14,28 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr const char* kFooter =
-    "--peer also runs the measurement in Python with PyTorch, after that of lockstep: on the\n"
-    "same device, with the same weights and tokens. docs/bench.md defines every result.\n"
-    "\n"
-    "Examples:\n"
-    "  lockstep-bench gpt2 --batch 64 --peer\n"
-    "  lockstep-bench gpt2 --sweep\n"
-    "  lockstep-bench mnist --device cuda --peer\n"
-    "  lockstep-bench mnist --accuracy 99 --peer\n"
-    "  lockstep-bench resnet50 --peer\n"
-    "  lockstep-bench loader --data-dir data --peer\n"
-    "  lockstep-bench allreduce --workers 2 --peer\n"
-    "  lockstep run --nproc-per-node 8 -- lockstep-bench allreduce\n"
-    "\n"
+constexpr const char* kPeer =
+    "--peer also runs the measurement in Python with PyTorch, on the same device.";
+
+constexpr const char* kPeerOfTraining =
+    "--peer also runs the measurement in Python with PyTorch, after that of lockstep:\n"
+    "on the same device, with the same weights and data.";
+
+constexpr const char* kExitCodes =
     "Exit codes:\n"
     "  0    success\n"
     "  64   invalid or conflicting options\n"
     "  69   the Python peer is unavailable\n"
     "  70   internal error: a bug in lockstep\n"
     "  74   a file could not be read or written";
+
+// CLI11 copies the footer of the program to its subcommands, so each of them needs its own.
+void add_footer(CLI::App& app, const char* peer, const char* examples) {
+  app.footer(fmt::format("{}\ndocs/bench.md defines every result.\n\nExamples:\n{}\n\n{}",
+                         peer,
+                         examples,
+                         kExitCodes));
+}
 
 // The range check of CLI11 would print the largest possible number as upper bound.
 CLI::Validator at_least(double minimum) {
@@ -158,6 +160,10 @@ void add_gpt2(CLI::App& app, int& code) {
   command->add_flag(
       "--recompute", options->recompute, "Recompute blocks in backward to save memory");
   add_sweep(*command, *options);
+  add_footer(*command,
+             kPeerOfTraining,
+             "  lockstep-bench gpt2 --batch 64 --peer\n"
+             "  lockstep-bench gpt2 --sweep");
   command->callback(
       [options, &code] { code = options->sweep ? sweep_gpt2(*options) : measure_gpt2(*options); });
 }
@@ -193,6 +199,10 @@ void add_mnist(CLI::App& app, int& code) {
   command->add_option("--until", options->until)
       ->group("");  // internal: for the child process that is timed
   add_common(*command, options->common);
+  add_footer(*command,
+             kPeer,
+             "  lockstep-bench mnist --device cuda --peer\n"
+             "  lockstep-bench mnist --accuracy 99 --peer");
   command->callback([options, &code] {
     if (options->until > 0) {
       code = train_to_accuracy(*options);
@@ -235,6 +245,7 @@ void add_resnet(CLI::App& app, int& code) {
   add_peer_mode(*command, options->peer_mode);
   command->add_option("--curve", options->curve, "Write losses to FILE as CSV: step,loss[,peer]")
       ->type_name("FILE");
+  add_footer(*command, kPeerOfTraining, "  lockstep-bench resnet50 --peer");
   command->callback([options, &code] { code = measure_resnet(*options); });
 }
 
@@ -284,6 +295,9 @@ void add_loader(CLI::App& app, int& code) {
       ->type_name("NAME")
       ->check(CLI::IsMember({"cpu", "gpu"}));
   add_common(*command, options->common);
+  add_footer(*command,
+             "--peer also measures the loader of torchvision on the same files.",
+             "  lockstep-bench loader --data-dir data --peer");
   command->callback([options, &code] { code = measure_loader(*options); });
 }
 
@@ -308,6 +322,10 @@ void add_allreduce(CLI::App& app, int& code) {
       ->add_option("--transport", options->transport, "Transport, as in training programs [auto]")
       ->type_name("NAME");
   add_common(*command, options->common);
+  add_footer(*command,
+             "--peer also measures torch.distributed on the same devices.",
+             "  lockstep-bench allreduce --workers 2 --peer\n"
+             "  lockstep run --nproc-per-node 8 -- lockstep-bench allreduce");
   command->callback([options, &code] { code = measure_allreduce(*options); });
 }
 
@@ -318,7 +336,13 @@ void add_allreduce(CLI::App& app, int& code) {
 int run(int argc, const char* const* argv) {
   CLI::App app("Measure training throughput and compare it with the limits of the machine",
                "lockstep-bench");
-  app.footer(kFooter);
+  add_footer(app,
+             kPeer,
+             "  lockstep-bench gpt2 --batch 64 --peer\n"
+             "  lockstep-bench mnist --device cuda --peer\n"
+             "  lockstep-bench resnet50 --peer\n"
+             "  lockstep-bench loader --data-dir data --peer\n"
+             "  lockstep-bench allreduce --workers 2 --peer");
   app.require_subcommand(1);
   int code = 0;
   add_gpt2(app, code);

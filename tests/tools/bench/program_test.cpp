@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Bench : public ::testing::Test {
  protected:
@@ -40,6 +41,21 @@ class Bench : public ::testing::Test {
 
 constexpr const char* kTiny =
     "gpt2 --device cpu --size tiny --precision fp32 --batch 2 --context 8 --steps 2 --warmup 1 ";
+
+TEST_F(Bench, ShowsEachSubcommandItsOwnExamples) {
+  const std::vector<std::string> commands = {"gpt2", "mnist", "resnet50", "loader", "allreduce"};
+  for (const std::string& command : commands) {
+    const std::string help = bench(command + " --help").output;
+    for (const std::string& other : commands) {
+      const auto example = HasSubstr("lockstep-bench " + other + " -");
+      if (other == command) {
+        EXPECT_THAT(help, AllOf(example, HasSubstr("--peer also"), HasSubstr("Exit codes:")));
+      } else {
+        EXPECT_THAT(help, Not(example)) << command;
+      }
+    }
+  }
+}
 
 TEST_F(Bench, TrainsASmallGpt2AndSaysHowFast) {
   const os::CommandResult done = bench(std::string(kTiny) + "--json out.json --curve curve.csv");
