@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   const lockstep::Program program{
       .about = "Trains GPT-2 on texts",
       .options = {
-          {"--size", "124M", "Model size, such as tiny, 124M or gpt2-xl", lockstep::gpt2_names()},
+          {"--size", "124M", "Model size", lockstep::gpt2_names()},
           {"--tokens", "tokens", "Prefix of the files from lockstep-tokens"},
           {"--context", "0", "Tokens per sample; 0: the context length of the model"},
           {"--dropout", "0", "Dropout of embeddings, attention and residuals"},

@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
           {"--net", "resnet50", "Network", lockstep::resnet_names()},
           {"--image-size", "224", "Width and height in pixels"},
           {"--label-smoothing", "0.1", "Label smoothing during training"},
-          {"--corrupt", "skip", "Non-JPEG files: refuse or skip", {"refuse", "skip"}},
+          {"--corrupt", "skip", "Non-JPEG files", {"refuse", "skip"}},
           {"--pretrained", "", "Initial torchvision weights: .pth, .pt or .safetensors"},
       }};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   const lockstep::Program program{
       .about = "Trains a small network on MNIST",
       .options = {
-          {"--net", "cnn", "Network: cnn, classic or mlp", lockstep::digit_net_names()},
+          {"--net", "cnn", "Network", lockstep::digit_net_names()},
           {"--generated-digits", "no", "Train on generated digits instead of MNIST"},
       }};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {

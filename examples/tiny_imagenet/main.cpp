@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
           {"--net", "resnet18", "Network", lockstep::resnet_names()},
           {"--image-size", "64", "Width and height in pixels"},
           {"--label-smoothing", "0.1", "Label smoothing during training"},
-          {"--corrupt", "refuse", "Non-JPEG files: refuse or skip", {"refuse", "skip"}},
+          {"--corrupt", "refuse", "Non-JPEG files", {"refuse", "skip"}},
           {"--generated", "no", "Use images of `lockstep data make tiny-imagenet-like`"},
       }};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {

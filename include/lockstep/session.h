@@ -27,7 +27,7 @@
 namespace lockstep {
 
 // An option of one training program, in addition to the options that every program has. `help` is
-// a phrase for --help; the default is appended to it.
+// a phrase for --help; the choices and the default are appended to it.
 //
 //   {.name = "--net", .value = "cnn", .help = "Network", .choices = {"cnn", "mlp"}}
 struct ProgramOption {

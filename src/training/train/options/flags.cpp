@@ -66,6 +66,16 @@ CLI::Option* add_field(CLI::App& app, Flags& flags, const Option& option) {
       option.syntax.field);
 }
 
+// "Network: cnn, classic or mlp [cnn]". An empty default means "not set" and is not shown.
+std::string help_of(const ProgramOption& option) {
+  std::string text = option.help;
+  for (size_t i = 0; i < option.choices.size(); ++i) {
+    const bool is_last = i + 1 == option.choices.size();
+    text += (i == 0 ? ": " : is_last ? " or " : ", ") + option.choices[i];
+  }
+  return option.value.empty() ? text : fmt::format("{} [{}]", text, option.value);
+}
+
 // A default of "no" declares a flag; every other default an option with a value.
 void add_program(CLI::App& app, Flags& flags, const Program& program) {
   for (const ProgramOption& option : program.options) {
@@ -76,8 +86,8 @@ void add_program(CLI::App& app, Flags& flags, const Program& program) {
              option.name, [&value] { value = "yes"; }, option.help)
           ->group("This program");
     } else {
-      app.add_option(option.name, value, fmt::format("{} [{}]", option.help, option.value))
-          ->type_name("NAME")
+      app.add_option(option.name, value, help_of(option))
+          ->type_name("VALUE")
           ->group("This program");
     }
   }

@@ -16,6 +16,7 @@ using ::testing::HasSubstr;
 const Program& program() {
   static const Program kProgram{.about = "Trains something",
                                 .options = {{"--net", "cnn", "The network", {"cnn", "mlp"}},
+                                            {"--weights", "", "Initial weights"},
                                             {"--quick", "no", "Less of everything"}}};
   return kProgram;
 }
@@ -399,6 +400,9 @@ TEST(Flags, AreExplainedByGroups) {
   EXPECT_FALSE(parse_flags(2, words.data(), program(), help).has_value());
   for (const char* text : {"Trains something",
                            "This program",
+                           "--net VALUE ",
+                           "The network: cnn or mlp [cnn]\n",
+                           "Initial weights\n",
                            "Training",
                            "Optimizer",
                            "Files",
