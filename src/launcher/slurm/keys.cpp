@@ -219,10 +219,10 @@ constexpr auto kKeys = std::to_array<Key>({
      "HERTZ",
      "Sampling rate of py-spy, per second",
      "10"},
-    {"use_ray", Flag, Itwinai, "", "Not supported: Ray starts its own workers", "false"},
+    {"use_ray", Flag, Hidden, "", "Not supported: Ray starts its own workers", "false"},
     {"itwinai_trainer",
      Flag,
-     Itwinai,
+     Hidden,
      "",
      "Accepted for compatibility with itwinai; ignored",
      "false"},
@@ -278,6 +278,8 @@ std::string_view heading_of(KeyGroup group) {
       return "Time limit";
     case Itwinai:
       return "itwinai compatibility";
+    case Hidden:
+      break;
   }
   return "";
 }

@@ -12,8 +12,8 @@ namespace lockstep::slurm {
 
 enum class KeyType { Text, Whole, Flag, List, Lines, Map };
 
-// Groups of options in --help.
-enum class KeyGroup { Job, Resources, Program, Environment, Container, Requeue, Itwinai };
+// Groups of options in --help. Hidden options are accepted but not shown.
+enum class KeyGroup { Job, Resources, Program, Environment, Container, Requeue, Itwinai, Hidden };
 
 struct Key {
   std::string_view name;  // "num_nodes"; the flag is --num-nodes
@@ -34,7 +34,7 @@ const std::vector<std::string>& key_names();
 // Option name of a key: "num_nodes" becomes "--num-nodes".
 std::string flag_of(std::string_view key);
 
-// Heading of a group in --help.
+// Heading of a group in --help; empty for Hidden.
 std::string_view heading_of(KeyGroup group);
 
 }  // namespace lockstep::slurm
