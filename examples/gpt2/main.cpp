@@ -13,7 +13,7 @@
 
 int main(int argc, char** argv) {
   const lockstep::Program program{
-      .about = "Trains GPT-2 on texts",
+      .about = "Train GPT-2 on texts",
       .options = {
           {"--size", "124M", "Model size", lockstep::gpt2_names()},
           {"--tokens", "tokens", "Prefix of the files from lockstep-tokens"},

@@ -33,7 +33,7 @@ static void begin_with(const std::string& file,
 
 int main(int argc, char** argv) {
   const lockstep::Program program{
-      .about = "Trains ResNet-50 on ImageNet",
+      .about = "Train ResNet-50 on ImageNet",
       .options = {
           {"--net", "resnet50", "Network", lockstep::resnet_names()},
           {"--image-size", "224", "Width and height in pixels"},

@@ -13,7 +13,7 @@
 
 int main(int argc, char** argv) {
   const lockstep::Program program{
-      .about = "Trains a small network on MNIST",
+      .about = "Train a small network on MNIST",
       .options = {
           {"--net", "cnn", "Network", lockstep::digit_net_names()},
           {"--generated-digits", "no", "Train on generated digits instead of MNIST"},

@@ -10,7 +10,7 @@
 #include <lockstep/lockstep.h>
 
 int main(int argc, char** argv) {
-  const lockstep::Program program{.about = "Trains on generated digits with a custom loop"};
+  const lockstep::Program program{.about = "Train on generated digits with a custom loop"};
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     const auto digits = lockstep::generated_digits(6000, 1000, 1);
     const auto net = lockstep::digit_net("mlp");

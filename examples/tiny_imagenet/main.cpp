@@ -12,7 +12,7 @@
 
 int main(int argc, char** argv) {
   const lockstep::Program program{
-      .about = "Trains a ResNet on TinyImageNet",
+      .about = "Train a ResNet on TinyImageNet",
       .options = {
           {"--net", "resnet18", "Network", lockstep::resnet_names()},
           {"--image-size", "64", "Width and height in pixels"},

@@ -6,7 +6,7 @@
 //   #include <lockstep/lockstep.h>
 //
 //   int main(int argc, char** argv) {
-//     return lockstep::run(argc, argv, {.about = "Trains a digit classifier"},
+//     return lockstep::run(argc, argv, {.about = "Train a digit classifier"},
 //                          [](lockstep::Session& session) {
 //       const auto digits = lockstep::mnist(session.data_dir());
 //       const auto net = lockstep::digit_net("cnn");

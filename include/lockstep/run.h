@@ -12,7 +12,7 @@ namespace lockstep {
 // code (ExitCode). Reports every error in one message; exceptions never leave it.
 //
 //   int main(int argc, char** argv) {
-//     const lockstep::Program program{.about = "Trains a model"};
+//     const lockstep::Program program{.about = "Train a model"};
 //     return lockstep::run(argc, argv, program, [](lockstep::Session& session) { ... });
 //   }
 //

@@ -18,7 +18,7 @@
 // What a training program describes and receives: its own options, and the view of one worker.
 //
 //   const lockstep::Program program{
-//       .about = "Trains a digit classifier",
+//       .about = "Train a digit classifier",
 //       .options = {{.name = "--net", .value = "cnn", .help = "Network"}}};
 //   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
 //     const auto net = lockstep::digit_net(session.option("--net"));

@@ -36,7 +36,7 @@ struct Request {
   std::vector<std::string> program;  // the program and its arguments, untouched
   bool is_module = false;            // -m: the program is a Python module
   bool is_no_python = false;         // --no-python: execute even a *.py
-  bool is_run_path = false;          // --run-path: run under Python, whatever its name
+  bool is_run_path = false;          // --run-path: run under Python, regardless of its name
 
   // Sizes.
   Option nnodes;                             // N or MIN:MAX; --num_nodes of deepspeed

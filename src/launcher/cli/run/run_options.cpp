@@ -61,8 +61,8 @@ const std::vector<ValueOption>& worker_options() {
        "",
        "KIND",
        "core inside a Slurm job, otherwise none",
-       "Restrict each worker to its share of the allocated cores (core), to one GPU (gpu) or not "
-       "at all (none)"},
+       "CPU and GPU binding of each worker: core (its share of the allocated cores), gpu (one GPU "
+       "and the cores near it) or none"},
       {"--role",
        &Request::role,
        "",
@@ -299,7 +299,7 @@ const std::vector<FlagOption>& program_flags() {
   static const std::vector<FlagOption> kFlags = {
       {"-m,--module", &Request::is_module, "Run PROGRAM as a Python module, like python3 -m"},
       {"--no-python", &Request::is_no_python, "Execute PROGRAM directly even if it is named *.py"},
-      {"--run-path", &Request::is_run_path, "Run PROGRAM under python3 whatever its name"},
+      {"--run-path", &Request::is_run_path, "Run PROGRAM under python3, regardless of its name"},
       {"--pass-local-rank",
        &Request::is_local_rank_passed,
        "Pass --local_rank=N to PROGRAM, as torch.distributed.launch does; --local-rank=N if "

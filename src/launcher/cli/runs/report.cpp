@@ -41,7 +41,7 @@ constexpr const char* kFooter =
     "  lockstep report --json runs/train-20240131-093000-1a2b\n"
     "\n"
     "Exit codes:\n"
-    "  0    success, whatever the report shows\n"
+    "  0    success, regardless of what the report shows\n"
     "  64   unknown run or job; the message suggests one\n"
     "  69   Slurm is not installed or does not respond\n"
     "  74   the file could not be written\n"

@@ -50,7 +50,7 @@ constexpr const char* kFooter =
     "  lockstep status --wait 4711\n"
     "\n"
     "Exit codes:\n"
-    "  0    success, whatever the state is\n"
+    "  0    success, regardless of the state\n"
     "  64   unknown run or job; the message suggests one\n"
     "  69   Slurm is not installed or does not respond\n"
     "  74   state.json could not be read\n"

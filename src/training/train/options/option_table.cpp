@@ -56,8 +56,8 @@ constexpr auto kOptions = std::to_array<Option>({
     {{"--recompute", "", kTraining, &Flags::recompute},
      "Recompute activations in backward to save memory"},
     {{"--verify-strategies", "", kTraining, &Flags::verify_strategies},
-     "Train --steps [50] steps under every strategy with 1 to all workers, compare the result with "
-     "one process, and exit with 1 if one differs"},
+     "Compare every strategy with one process over --steps steps [50], with 1 to all workers; exit "
+     "with 1 if a result differs"},
     {{"--tail", "drop|pad", kTraining, &Flags::tail},
      "Treatment of an incomplete last batch: drop its samples, or pad it"},
     {{"--seed", "NUMBER", kTraining, &Flags::seed},
@@ -108,7 +108,7 @@ constexpr auto kOptions = std::to_array<Option>({
      "parameters (3) [0]",
      {Own, &Properties::has_zero_stages, Verify::Always}},
     {{"--collective", "NAME", kExchange, &Flags::collective},
-     "{strategies}: communication by ring (gloo), nccl or auto [auto]",
+     "{strategies}: all-reduce: ring (Gloo), nccl or auto [auto]",
      {.scope = OwnSetup,
       .property = &Properties::has_replicas_in_process,
       .verify = Verify::WithoutStrategy,
@@ -133,7 +133,7 @@ constexpr auto kOptions = std::to_array<Option>({
      "Capacity of the response cache in tensors; 0: no cache [1024]",
      kOfHorovod},
     {{"--gradient-predivide-factor", "FACTOR", kHorovod, &Flags::predivide_factor},
-     "Divisor of gradients before the sum; the rest follows after it [1]",
+     "Divide gradients by this factor before the sum, and by workers/factor after it [1]",
      kOfHorovod},
     {{"--timeline-filename", "FILE", kHorovod, &Flags::timeline},
      "Write a Chrome trace of all tensors to this file",

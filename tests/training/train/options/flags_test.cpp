@@ -14,7 +14,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const Program& program() {
-  static const Program kProgram{.about = "Trains something",
+  static const Program kProgram{.about = "Train something",
                                 .options = {{"--net", "cnn", "The network", {"cnn", "mlp"}},
                                             {"--weights", "", "Initial weights"},
                                             {"--quick", "no", "Less of everything"}}};
@@ -398,7 +398,7 @@ TEST(Flags, AreExplainedByGroups) {
   std::string help;
 
   EXPECT_FALSE(parse_flags(2, words.data(), program(), help).has_value());
-  for (const char* text : {"Trains something",
+  for (const char* text : {"Train something",
                            "This program",
                            "--net VALUE ",
                            "The network: cnn or mlp [cnn]\n",
