@@ -45,7 +45,7 @@ constexpr std::string_view kOneWay = "lockstep has its own control plane";
 
 // Rejected instead of ignored, so that a script does not lose an option silently.
 constexpr std::array<Foreign, 36> kForeign = {
-    Foreign{"--shutdown-timeout", kTorchrun, "it has a different name", "--grace SECONDS"},
+    Foreign{"--shutdown-timeout", kTorchrun, "use --grace instead", "--grace SECONDS"},
     Foreign{"--virtual-local-rank", kTorchrun, "local ranks are not remapped", "--bind gpu"},
     Foreign{
         "--numa-binding", kTorchrun, "workers are bound to cores, not NUMA nodes", "--bind core"},
@@ -61,7 +61,7 @@ constexpr std::array<Foreign, 36> kForeign = {
     Foreign{"--max-num-proc", kHorovodrun, kElastic, "--nnodes MIN:MAX"},
     Foreign{"--host-discovery-script", kHorovodrun, kElastic, "--nnodes MIN:MAX"},
     Foreign{"--slots-per-host", kHorovodrun, kElastic, "--nproc-per-node COUNT"},
-    Foreign{"--reset-limit", kHorovodrun, "it has a different name", "--max-restarts COUNT"},
+    Foreign{"--reset-limit", kHorovodrun, "use --max-restarts instead", "--max-restarts COUNT"},
     Foreign{"--mpi", kHorovodrun, "the rendezvous uses Gloo", "mpirun -np 4 lockstep run PROGRAM"},
     Foreign{
         "--use-mpi", kHorovodrun, "the rendezvous uses Gloo", "mpirun -np 4 lockstep run PROGRAM"},
@@ -80,14 +80,16 @@ constexpr std::array<Foreign, 36> kForeign = {
     Foreign{"--launcher", kDeepspeed, kOneWay, "drop it: Slurm jobs use srun, others ssh"},
     Foreign{"--launcher-args", kDeepspeed, kOneWay, "drop it"},
     Foreign{"--force-multi", kDeepspeed, "the number of nodes is known", "drop it"},
-    Foreign{"--no-ssh", kDeepspeed, "it has a different name", "--node-rank N on each node"},
+    Foreign{"--no-ssh", kDeepspeed, "use --node-rank instead", "--node-rank N on each node"},
     Foreign{"--no-ssh-check", kDeepspeed, "ssh is not tested beforehand", "drop it"},
     Foreign{"--elastic-training", kDeepspeed, kElastic, "--nnodes MIN:MAX"},
-    Foreign{
-        "--enable-each-rank-log", kDeepspeed, "it has a different name", "--log-dir DIR --tee 3"},
+    Foreign{"--enable-each-rank-log",
+            kDeepspeed,
+            "use --log-dir and --tee instead",
+            "--log-dir DIR --tee 3"},
     Foreign{"--autotuning", kDeepspeed, "lockstep does not tune ds_config.json", "drop it"},
     Foreign{"--bind-core-list", kDeepspeed, "workers share the cores equally", "--bind core"},
-    Foreign{"--bind-cores-to-rank", kDeepspeed, "it has a different name", "--bind core"},
+    Foreign{"--bind-cores-to-rank", kDeepspeed, "use --bind core instead", "--bind core"},
     Foreign{"--save-pid", kDeepspeed, "runs are identified by their directory", "--run-dir DIR"},
     Foreign{"--venv-script", kDeepspeed, "agents inherit the environment", "activate it first"},
 };
