@@ -21,8 +21,8 @@ std::vector<std::string> distributed_strategy_names();
 // Names of the strategies that itwinai compares in a sweep, in its order.
 std::vector<std::string> itwinai_strategy_names();
 
-// Properties that the launcher needs. Unknown names, such as in the events of other programs, have
-// none of them.
+// Properties that the launcher needs. Names can be unknown, such as in the events of other
+// programs: these have no ZeRO stage.
 bool has_zero_stage(std::string_view name);
 bool supports_py_spy(std::string_view name);
 
