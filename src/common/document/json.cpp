@@ -17,21 +17,35 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/text.h"
+#include "common/document/builder.h"
 #include "lockstep/error.h"
 
 namespace lockstep::document {
 namespace {
 
-// Counts from the start of the text. It is called once per key, which is quadratic but fast enough
-// for configuration files.
-Position position_at(std::string_view text, size_t offset, const std::string& file) {
-  const std::string_view before = text.substr(0, std::min(offset, text.size()));
-  const size_t line_start =
-      before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
-  return {.file = file,
-          .line = static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
-          .column = static_cast<int>(before.size() - line_start) + 1};
-}
+// Converts offsets, in ascending order, to lines and columns. Each character is counted once.
+class LineCounter {
+ public:
+  LineCounter(std::string_view text, const std::string& file) : text_(text), file_(file) {}
+
+  Position at(size_t offset) {
+    const size_t end = std::max(counted_, std::min(offset, text_.size()));
+    for (; counted_ < end; ++counted_) {
+      if (text_[counted_] == '\n') {
+        ++line_;
+        line_start_ = counted_ + 1;
+      }
+    }
+    return {.file = file_, .line = line_, .column = static_cast<int>(end - line_start_) + 1};
+  }
+
+ private:
+  std::string_view text_;
+  const std::string& file_;
+  size_t counted_ = 0;
+  size_t line_start_ = 0;
+  int line_ = 1;
+};
 
 // The parser does not provide positions. This iterator counts the characters that it has read.
 class CountingIterator {
@@ -139,13 +153,13 @@ std::string reason_of(const std::string& sentence, std::string_view token) {
   return expected == std::string::npos ? reason : reason + sentence.substr(expected);
 }
 
-// Builds the tree from the callbacks of the parser.
-class Builder {
+// Receives the callbacks of the parser.
+class Handler {
  public:
-  Builder(std::string_view text, const std::string& file, const size_t& read)
-      : text_(text), file_(file), read_(read), position_{.file = file, .line = 1, .column = 1} {}
+  Handler(std::string_view text, const std::string& file, const size_t& read)
+      : text_(text), read_(read), lines_(text, file), position_(lines_.at(0)) {}
 
-  TreeNode take() { return std::move(root_); }
+  TreeNode take() { return builder_.take(); }
 
   bool null() { return put({}); }
   bool boolean(bool value) {
@@ -194,9 +208,8 @@ class Builder {
   bool key(std::string& name) {
     // The parser has read up to the closing quote of the key.
     const size_t opening = text_.rfind('"', read_ - 2);
-    position_ = position_at(text_, opening == std::string_view::npos ? 0 : opening, file_);
-    names_.back() = name;
-    require_new_key(open_.back(), name, position_, join(names_, "."));
+    position_ = lines_.at(opening == std::string_view::npos ? 0 : opening);
+    builder_.key(name, position_);
     return true;
   }
 
@@ -209,7 +222,7 @@ class Builder {
         is_at_end ? text_.size() : token_start(text_, std::max<size_t>(position, 1) - 1);
     const std::string_view token =
         start < text_.size() ? text_.substr(start, token_end(text_, start) - start) : "";
-    Error error = not_read(reason_of(sentence, token), position_at(text_, start, file_));
+    Error error = not_read(reason_of(sentence, token), lines_.at(start));
     if (const auto advice = advice_on(text_.substr(0, start), text_.substr(start));
         !advice.empty()) {
       error.hint(advice);
@@ -219,58 +232,36 @@ class Builder {
 
  private:
   bool open(TreeNode::Kind kind) {
-    if (open_.size() == kDeepest) {
-      throw too_deep(position_);
-    }
-    TreeNode node;
-    node.kind = kind;
-    node.position = position_;
-    open_.push_back(std::move(node));
-    names_.emplace_back();
+    builder_.open(kind, position_);
     return true;
   }
 
   // position_ returns to that of the container, so that the next value of a list does not inherit
   // the position of a key inside of the previous one.
   bool close() {
-    TreeNode node = std::move(open_.back());
-    open_.pop_back();
-    names_.pop_back();
-    const Position position = node.position;
-    put(std::move(node));
-    position_ = position;
+    position_ = builder_.close().position;
     return true;
   }
 
   bool put(TreeNode node) {
-    if (node.kind != TreeNode::Kind::List && node.kind != TreeNode::Kind::Map) {
-      node.position = position_;
-    }
-    if (open_.empty()) {
-      root_ = std::move(node);
-    } else if (open_.back().kind == TreeNode::Kind::Map) {
-      const Position position = node.position;
-      open_.back().entries.push_back({names_.back(), position, std::move(node)});
-    } else {
-      open_.back().items.push_back(std::move(node));
-    }
+    node.position = position_;
+    builder_.put(std::move(node));
     return true;
   }
 
   std::string_view text_;
-  const std::string& file_;
   const size_t& read_;
-  TreeNode root_;
+  LineCounter lines_;
   Position position_;
-  std::vector<TreeNode> open_;
-  std::vector<std::string> names_;  // key of the current entry, in each open map
+  TreeBuilder builder_;
 };
 
 }  // namespace
 
 TreeNode parse_json(std::string_view text, const std::string& file, std::string_view example) {
+  require_size(text, file);
   size_t read = 0;
-  Builder builder(text, file, read);
+  Handler handler(text, file, read);
   // The parser would report an empty file as "unexpected end of input", which is less clear.
   if (trim(text).empty()) {
     throw Error(ExitCode::Usage, fmt::format("cannot read {}: the file is empty", file))
@@ -278,8 +269,8 @@ TreeNode parse_json(std::string_view text, const std::string& file, std::string_
   }
   const CountingIterator begin(text.data(), &read);
   const CountingIterator end(text.data() + text.size(), &read);
-  nlohmann::json::sax_parse(begin, end, &builder);
-  return builder.take();
+  nlohmann::json::sax_parse(begin, end, &handler);
+  return handler.take();
 }
 
 }  // namespace lockstep::document

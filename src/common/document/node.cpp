@@ -25,22 +25,4 @@ Error not_read(const std::string& why, const Position& position) {
       .fact("position", describe(position));
 }
 
-Error too_deep(const Position& position) {
-  return not_read(fmt::format("more than {} levels of nesting", kDeepest), position);
-}
-
-// JSON and YAML parsers usually keep one of two equal keys and drop the other without a message.
-void require_new_key(const TreeNode& map,
-                     std::string_view key,
-                     const Position& position,
-                     std::string_view name) {
-  for (const TreeEntry& earlier : map.entries) {
-    if (earlier.key == key) {
-      throw not_read(fmt::format("duplicate key '{}'", name), position)
-          .fact("first", describe(earlier.position))
-          .hint("remove one of them");
-    }
-  }
-}
-
 }  // namespace lockstep::document

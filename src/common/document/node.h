@@ -50,17 +50,7 @@ struct TreeEntry {
   TreeNode value;
 };
 
-// Deeper nesting is a mistake or an attack, not a configuration.
-inline constexpr int kDeepest = 32;
-
 // For parsers. Error (64) "cannot read FILE: WHY" with the position.
 Error not_read(const std::string& why, const Position& position);
-Error too_deep(const Position& position);
-
-// Throws an Error (64) if `map` already has the key. `name` is the key in the message.
-void require_new_key(const TreeNode& map,
-                     std::string_view key,
-                     const Position& position,
-                     std::string_view name);
 
 }  // namespace lockstep::document

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/config/yaml.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "lockstep/error.h"
@@ -64,6 +65,65 @@ TEST(ParseYaml, SaysWhereAFileIsWrong) {
 
 TEST(ParseYaml, RefusesWhatIsNestedWithoutEnd) {
   EXPECT_THAT(refusal(std::string(60, '[') + std::string(60, ']')), HasSubstr("32 levels"));
+  EXPECT_EQ(refusal(std::string(32, '[') + std::string(32, ']')), "");
+  // Each line adds 20 levels to those of the line before.
+  const std::string open(20, '[');
+  const std::string close(20, ']');
+  EXPECT_THAT(refusal("a: &a " + open + close + "\nb: &b " + open + "*a" + close + "\n"),
+              HasSubstr("32 levels"));
+}
+
+TEST(ParseYaml, RefusesACommaOutsideOfBrackets) {
+  for (const char* text : {",", "{\"num_nodes\": 2},", "\"a\", 2", "a: 1\n...\n,"}) {
+    SCOPED_TRACE(text);
+    EXPECT_THAT(refusal(text), HasSubstr("cannot read job.yaml: "));
+  }
+}
+
+TEST(ParseYaml, ExpandsAliases) {
+  const TreeNode map = parse_yaml("a: &x {b: [1, 2]}\nc: *x\nd: [*x, &y 7, *y]\n", "job.yaml");
+
+  EXPECT_EQ(map.find("c")->find("b")->items.at(1).text, "2");
+  EXPECT_EQ(describe(map.find("c")->position), "job.yaml:1:4") << "where the value is written";
+  EXPECT_EQ(map.find("d")->items.at(0).find("b")->items.size(), 2U);
+  EXPECT_EQ(map.find("d")->items.at(2).text, "7");
+  EXPECT_THAT(refusal("a: &x [*x]\n"), HasSubstr("an alias refers to the value that contains it"));
+  EXPECT_THAT(refusal("a: *x\n"), HasSubstr("cannot read job.yaml"));
+}
+
+// 10 values, repeated ten times on each of ten levels.
+TEST(ParseYaml, RefusesAliasesThatGrowWithoutEnd) {
+  std::string text = "x0: &a0 [l,l,l,l,l,l,l,l,l,l]\n";
+  for (int level = 1; level < 10; ++level) {
+    text += fmt::format("x{0}: &a{0} [", level);
+    for (int i = 0; i < 10; ++i) {
+      text += fmt::format("{}*a{}", i == 0 ? "" : ",", level - 1);
+    }
+    text += "]\n";
+  }
+  EXPECT_THAT(refusal(text), HasSubstr("it has more than 100 000 values"));
+
+  // 10,000 values that twenty anchors contain.
+  std::string nested = "l";
+  for (int i = 1; i < 10'000; ++i) {
+    nested += ",l";
+  }
+  for (int level = 0; level < 20; ++level) {
+    nested = fmt::format("&a{} [{}]", level, nested);
+  }
+  EXPECT_THAT(refusal("x: " + nested), HasSubstr("it has more than 100 000 values"));
+}
+
+TEST(ParseYaml, RefusesAFileThatIsTooLarge) {
+  EXPECT_THAT(refusal("a: " + std::string(1 << 20, 'b')), HasSubstr("it is larger than 1.0 MiB"));
+}
+
+TEST(ParseYaml, TakesNoLongerThanItsSize) {
+  std::string text;
+  for (int key = 0; key < 60'000; ++key) {
+    text += fmt::format("k{}: 1\n", key);
+  }
+  EXPECT_EQ(parse_yaml(text, "job.yaml").entries.size(), 60'000U);
 }
 
 TEST(ParseYaml, AnEmptyFileIsNothing) {
