@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <limits>
-#include <numeric>
 #include <vector>
 #include <xxhash.h>
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/product.h"
 #include "common/os/files.h"
 #include "training/checkpoint/layout.h"
 
@@ -92,8 +92,9 @@ std::string to_text(uint64_t checksum) {
   return fmt::format("{:016x}", checksum);
 }
 
+// Readers have checked the shape: parse_tensors() and read_safetensors_header().
 int64_t TensorEntry::elements() const {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  return find_product(shape).value();
 }
 
 uint64_t checksum(std::string_view bytes) {
@@ -184,7 +185,7 @@ Manifest parse_manifest(std::string_view json, const std::filesystem::path& file
 }
 
 TensorTable parse_tensors(std::string_view json, const std::filesystem::path& file) {
-  return read_json(json, file, [](const Json& root) {
+  return read_json(json, file, [&file](const Json& root) {
     TensorTable tensors;
     if (!root.contains("tensors")) {
       return tensors;
@@ -193,6 +194,12 @@ TensorTable parse_tensors(std::string_view json, const std::filesystem::path& fi
       TensorEntry entry{.dtype = value.at("dtype").get<std::string>(),
                         .shape = value.at("shape").get<std::vector<int64_t>>(),
                         .stretches = {}};
+      if (!find_product(entry.shape)) {
+        throw Error(
+            ExitCode::Io,
+            fmt::format("cannot read {}: tensor \"{}\" has an invalid shape", file.string(), name))
+            .fact("shape", fmt::format("[{}]", fmt::join(entry.shape, ", ")));
+      }
       for (const Json& piece : value.at("pieces")) {
         entry.stretches.push_back({.shard = piece.at(0).get<int>(),
                                    .offset = piece.at(1).get<int64_t>(),
@@ -225,7 +232,9 @@ void require_covered(const TensorTable& tensors, std::string_view source) {
         throw refuse(fmt::format("contains element {} twice", stretch.offset))
             .fact("second", fmt::format("shard {}", stretch.shard), std::string(kManifestFile));
       }
-      at += stretch.count;
+      if (__builtin_add_overflow(at, stretch.count, &at)) {
+        throw refuse("has a piece that is too large");
+      }
     }
     if (at < entry.elements()) {
       throw refuse(fmt::format("lacks element {}", at))

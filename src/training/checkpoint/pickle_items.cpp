@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "common/base/product.h"
+
 namespace lockstep::checkpoint {
 namespace {
 
@@ -42,8 +44,25 @@ const std::unordered_map<std::string_view, torch::ScalarType>& storage_types() {
   return types;
 }
 
-bool is_key(const c10::IValue& value) {
-  return value.isString() || value.isInt() || value.isBool() || value.isDouble();
+// c10::Dict doubles its table until the longest chain of colliding keys fits its logarithm: a few
+// keys with equal hashes take all memory. Therefore keys are strings, of which only a few may have
+// the same hash, and integers of a range that is too small for long chains. Optimizers number
+// parameters from 0. A NaN differs from itself and can be added any number of times.
+void require_key(PickleItem::Extent& dict, const c10::IValue& key) {
+  constexpr int64_t kMaxKey = 1 << 20;
+  constexpr int kMaxEqualHashes = 8;
+  if (key.isInt() || key.isBool()) {
+    if (key.isInt() && (key.toInt() < -kMaxKey || key.toInt() > kMaxKey)) {
+      refuse_pickle(fmt::format("a dict has the key {}, which is out of range", key.toInt()));
+    }
+    return;
+  }
+  if (!key.isString()) {
+    refuse_pickle("a dict has a key that is neither a string nor an integer");
+  }
+  if (++dict.hashes[std::hash<std::string>()(key.toStringRef())] > kMaxEqualHashes) {
+    refuse_pickle("a dict repeats keys, or has keys with equal hashes");
+  }
 }
 
 // Adds the extent of `child` to that of `parent`. Only a list or dict that is not yet part of
@@ -101,18 +120,22 @@ c10::IValue tensor(const std::vector<PickleItem>& arguments) {
   if (sizes.size() != strides.size() || offset < 0 || offset > data.numel()) {
     refuse_pickle("a tensor is malformed");
   }
-  int64_t elements = 1;
+  const auto elements = find_product(sizes);
   int64_t last = offset;
-  bool fits = true;
+  bool fits = elements.has_value();
   for (size_t i = 0; i < sizes.size(); ++i) {
     int64_t reach = 0;
-    fits = fits && !__builtin_mul_overflow(elements, sizes[i], &elements) &&
+    fits = fits &&
            !__builtin_mul_overflow(std::max<int64_t>(sizes[i] - 1, 0), strides[i], &reach) &&
            !__builtin_add_overflow(last, reach, &last);
   }
-  // Strides may be 0 or overlap; as_strided() below accepts both.
-  if (!fits || (elements > 0 && last >= data.numel())) {
+  if (!fits || (*elements > 0 && last >= data.numel())) {
     refuse_pickle("a tensor is outside its storage");
+  }
+  // With a stride of 0, a file of 400 bytes could describe a tensor of any size, which would be
+  // written out or copied element by element.
+  if (*elements > data.numel()) {
+    refuse_pickle("a tensor has more elements than its storage");
   }
   return data.as_strided(sizes, strides, offset);
 }
@@ -171,9 +194,7 @@ void set_items(const PickleItem& dict, const std::vector<PickleItem>& items) {
   auto values = dict.value.toGenericDict();
   for (size_t i = 0; i < items.size(); i += 2) {
     const c10::IValue& key = plain(items[i]);
-    if (!is_key(key)) {
-      refuse_pickle("a dict has a key that is neither a string nor a number");
-    }
+    require_key(*dict.extent, key);
     place(*dict.extent, items[i + 1]);
     values.insert_or_assign(key, plain(items[i + 1]));
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <torch/types.h>
+#include <unordered_map>
 #include <vector>
 
 // The items on the stack of a pickle reader, and the operations on them.
@@ -28,6 +29,7 @@ struct PickleItem {
     int depth = 1;
     int64_t items = 1;
     bool placed = false;
+    std::unordered_map<size_t, int> hashes = {};  // keys of a dict with each hash
   };
 
   Kind kind = Kind::Value;

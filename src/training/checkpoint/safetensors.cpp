@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/product.h"
 #include "lockstep/error.h"
 
 namespace lockstep::checkpoint {
@@ -85,16 +86,15 @@ Json parse_once(const std::string& text, const os::InputFile& file) {
 uint64_t bytes_of(const SafetensorsEntry& entry,
                   const std::string& name,
                   const os::InputFile& file) {
-  uint64_t bytes = width_of(entry.dtype);
-  if (bytes == 0) {
+  const uint64_t width = width_of(entry.dtype);
+  if (width == 0) {
     throw bad_tensor(file, name, fmt::format("has the unknown dtype \"{}\"", entry.dtype));
   }
-  for (const int64_t extent : entry.shape) {
-    if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(extent), &bytes)) {
-      throw bad_tensor(file, name, "has an invalid shape");
-    }
+  const auto bytes = find_product(entry.shape, static_cast<int64_t>(width));
+  if (!bytes) {
+    throw bad_tensor(file, name, "has an invalid shape");
   }
-  return bytes;
+  return static_cast<uint64_t>(*bytes);
 }
 
 SafetensorsEntry parse_entry(const Json& json, const std::string& name, const os::InputFile& file) {

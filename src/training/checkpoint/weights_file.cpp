@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 #include <torch/csrc/jit/serialization/pickler.h>
 
+#include "common/base/product.h"
 #include "common/os/output_file.h"
+#include "lockstep/error.h"
 #include "training/checkpoint/pt_file.h"
 #include "training/checkpoint/safetensors.h"
 #include "training/checkpoint/shard.h"
@@ -16,11 +18,13 @@ namespace lockstep::checkpoint {
 namespace {
 
 uint64_t bytes_of(const PieceSource& source, const WeightsItem& item) {
-  uint64_t bytes = c10::elementSize(item.type);
-  for (const int64_t extent : source.shape(item.from)) {
-    bytes *= static_cast<uint64_t>(extent);
+  const auto width = static_cast<int64_t>(c10::elementSize(item.type));
+  const auto bytes = find_product(source.shape(item.from), width);
+  if (!bytes) {
+    throw Error(ExitCode::Io,
+                fmt::format("cannot convert tensor \"{}\": its size exceeds 63 bits", item.from));
   }
-  return bytes;
+  return static_cast<uint64_t>(*bytes);
 }
 
 // Reads tensors one after the other into one buffer of the largest size: converting a checkpoint

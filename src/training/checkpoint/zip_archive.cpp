@@ -7,6 +7,7 @@
 #include <limits>
 #include <zlib.h>
 
+#include "common/base/text.h"
 #include "lockstep/error.h"
 
 // Signatures and offsets from the PKWARE APPNOTE, sections 4.3.7 to 4.3.16. A zip file is read from
@@ -106,9 +107,9 @@ ZipArchive::ZipArchive(const std::filesystem::path& file) : file_(file) {
     throw Error(ExitCode::Io,
                 fmt::format("cannot read {}: it has the format of torch.save before PyTorch 1.6",
                             file.string()))
-        .hint(fmt::format(
-            "python3 -c 'import torch; f = \"{0}\"; torch.save(torch.load(f), f + \".new\")'",
-            file.string()));
+        .hint(fmt::format("python3 -c 'import sys, torch; f = sys.argv[1]; "
+                          "torch.save(torch.load(f, weights_only=True), f + \".new\")' {}",
+                          quote_for_shell(file.string())));
   }
   if (head != kLocalHeader.substr(0, head.size())) {
     refuse_at(path(), 0, "it is not a file of torch.save (no zip archive)");

@@ -134,11 +134,13 @@ TEST_F(PtFile, ReportsTheError) {
             "74 cannot read " + file_.string() +
                 ": it is not a file of torch.save (no zip archive)\n  byte: 0");
   write(file_, "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.");
-  EXPECT_EQ(error_of([&] { load_weights(file_); }),
-            "74 cannot read " + file_.string() +
-                ": it has the format of torch.save before PyTorch 1.6\n  try: python3 -c 'import "
-                "torch; f = \"" +
-                file_.string() + "\"; torch.save(torch.load(f), f + \".new\")'");
+  EXPECT_EQ(
+      error_of([&] { load_weights(file_); }),
+      "74 cannot read " + file_.string() +
+          ": it has the format of torch.save before PyTorch 1.6\n  try: python3 -c 'import sys, "
+          "torch; f = sys.argv[1]; torch.save(torch.load(f, weights_only=True), f + "
+          "\".new\")' " +
+          file_.string());
   EXPECT_EQ(error_of([&] { load_weights(directory_.path() / "none.pt"); }),
             "74 cannot read " + directory_.path().string() + "/none.pt: No such file or directory");
   EXPECT_EQ(error_of([&] { load_weights(directory_.path()); }),

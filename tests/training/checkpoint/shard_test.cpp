@@ -274,5 +274,27 @@ TEST_F(Shards, NeedTheirSpaceBeforeTheyAreWritten) {
                               "checkpoint exists\n  try: .*--keep 1.*"));
 }
 
+// 3 x 0x5555555555555558 is 8 in 64 bits.
+TEST(Tensors, HaveAShapeWhoseSizeIsANumber) {
+  for (const char* shape :
+       {"[-1, -8]", "[-8]", "[3, 6148914691236517208]", "[4294967296, 4294967296]"}) {
+    const std::string json =
+        std::string(R"({"version": 2, "tensors": {"w": {"dtype": "F32", "shape": )") + shape +
+        R"(, "pieces": [[0, 0, 8]]}}})";
+    EXPECT_THAT(error_of([&] { parse_tensors(json, "manifest.json"); }),
+                HasSubstr("cannot read manifest.json: tensor \"w\" has an invalid shape"));
+  }
+}
+
+TEST(Tensors, HaveNoPiecesBeyondSixtyThreeBits) {
+  const TensorTable tensors = {
+      {"w",
+       {.dtype = "F32",
+        .shape = {8},
+        .stretches = {{0, 0, 9223372036854775807}, {0, 9223372036854775807, 9}}}}};
+  EXPECT_THAT(error_of([&] { require_covered(tensors, "x"); }),
+              HasSubstr("has a piece that is too large"));
+}
+
 }  // namespace
 }  // namespace lockstep::checkpoint
