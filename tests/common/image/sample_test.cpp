@@ -304,6 +304,32 @@ TEST(Maker, SeesAFileThatEndsEarlyWhereverItIsCut) {
   }
 }
 
+// Repeats the first scan that is not the one of the DC coefficients. It does not refine an earlier
+// one, so that the image stays the same.
+TEST(Maker, RefusesAFileWithMoreScansThanAnyEncoderWrites) {
+  const File image = encode({.is_progressive = true, .pixel = wave});
+  const File mark = bytes_of("\xff\xda");
+  const auto dc = std::search(image.begin(), image.end(), mark.begin(), mark.end());
+  const auto scan = std::search(dc + 2, image.end(), mark.begin(), mark.end());
+  ASSERT_NE(scan, image.end());
+  // Ends at the next marker; 0xff in the data is followed by 0.
+  auto end = scan + 2;
+  while (*end != std::byte{0xff} || end[1] == std::byte{0}) {
+    ++end;
+  }
+  const auto with_scans = [&](int repeats) {
+    File file(image.begin(), end);
+    for (int i = 0; i < repeats; ++i) {
+      file.insert(file.end(), scan, end);
+    }
+    file.insert(file.end(), end, image.end());
+    return file;
+  };
+
+  EXPECT_EQ(reason(with_scans(20)), "nothing was thrown");
+  EXPECT_EQ(reason(with_scans(200)), "cannot be decoded: it has more than 100 scans");
+}
+
 // libjpeg would invent the missing pixels.
 TEST(Maker, ShowsNothingThatTheFileDoesNotHaveThoughItHasAnEnd) {
   for (const int restarts : {0, 1}) {
