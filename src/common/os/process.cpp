@@ -151,7 +151,8 @@ class ChildSide {
   void redirect_streams() const {
     // Any number above 2 would do: F_DUPFD takes the lowest free one from here on.
     constexpr int kAbove = 10;
-    const int input = command_.stdin_fd >= 0 ? command_.stdin_fd : ::open("/dev/null", O_RDONLY);
+    const int input =
+        command_.stdin_fd >= 0 ? command_.stdin_fd : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     const std::array<int, 3> wanted = {input, command_.stdout_fd, command_.stderr_fd};
     std::array<int, 3> copies{};
     for (size_t i = 0; i < wanted.size(); ++i) {

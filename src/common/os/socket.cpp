@@ -5,7 +5,7 @@
 //
 //   range    outside the ephemeral range: the kernel does not assign it to outgoing connections
 //   probe    a listener on all addresses works at this moment
-//   claim    an abstract unix socket name per port excludes other runs of lockstep
+//   claim    abstract unix socket names per port exclude other runs of lockstep
 #include "common/os/socket.h"
 
 #include <algorithm>
@@ -183,25 +183,39 @@ std::vector<int> quiet_ports() {
   return ports;
 }
 
-// Binds an abstract name, which is unique in this network namespace across all users and disappears
-// with the process. Nothing if another process has it.
-std::optional<Fd> find_claim(int port) {
-  Fd claim(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!claim.is_open()) {
+// Binds an abstract name, which is unique in this network namespace and disappears with the
+// process. Nothing if another process has it.
+std::optional<Fd> find_name(const std::string& name) {
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.is_open()) {
     throw system_error(ExitCode::Unavailable, "cannot reserve a port", errno);
   }
-  const std::string name = fmt::format("lockstep/port/{}", port);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, name.data(), name.size());  // leading NUL: an abstract name
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (::bind(claim.number(), reinterpret_cast<const sockaddr*>(&address), size) == 0) {
-    return claim;
+  if (::bind(socket.number(), reinterpret_cast<const sockaddr*>(&address), size) == 0) {
+    return socket;
   }
   if (errno != EADDRINUSE) {
     throw system_error(ExitCode::Unavailable, "cannot reserve a port", errno);
   }
   return std::nullopt;
+}
+
+// Two names per port: one for all users, and one for this user. Any user can bind all names of the
+// first kind, so `respects_others` is false where nothing else is left: another run of the same
+// user still excludes the port, and so does a program that listens on it.
+std::optional<PortClaim> find_claim(int port, bool respects_others) {
+  std::optional<Fd> shared = find_name(fmt::format("lockstep/port/{}", port));
+  if (!shared && respects_others) {
+    return std::nullopt;
+  }
+  std::optional<Fd> own = find_name(fmt::format("lockstep/port/{}/{}", port, ::getuid()));
+  if (!own) {
+    return std::nullopt;
+  }
+  return PortClaim{.own = std::move(*own), .shared = shared ? std::move(*shared) : Fd()};
 }
 
 // Finds ports one by one, in random order, so that runs which start at the same time seldom try the
@@ -213,17 +227,19 @@ class PortFinder {
   ReservedPort find(const Take& take) {
     // Out of at least 1024 candidates: fails only if nearly all of them are in use.
     constexpr int kTries = 400;
-    for (int attempt = 0; attempt < kTries; ++attempt) {
-      const int port = ports_[which_(device_)];
-      std::optional<Fd> claim = take(port);
-      // Claim first: two runs that probe the same port at the same time would both find it free.
-      if (claim && can_listen(port)) {
-        return {port, std::move(*claim)};
+    for (const bool respects_others : {true, false}) {
+      for (int attempt = 0; attempt < kTries; ++attempt) {
+        const int port = ports_[which_(device_)];
+        std::optional<PortClaim> claim = take(port, respects_others);
+        // Claim first: two runs that probe the same port at the same time would both find it free.
+        if (claim && can_listen(port)) {
+          return {port, std::move(*claim)};
+        }
       }
     }
     throw Error(ExitCode::Unavailable, "cannot find a free port on this machine")
         .fact("searched",
-              fmt::format("{} ports from {} to {}", kTries, ports_.front(), ports_.back()),
+              fmt::format("{} ports from {} to {}", 2 * kTries, ports_.front(), ports_.back()),
               "probe")
         .hint("pass --master-port with a free port");
   }
@@ -237,7 +253,7 @@ class PortFinder {
 }  // namespace
 
 int free_port() {
-  return PortFinder().find([](int) { return std::optional<Fd>(Fd()); }).number();
+  return PortFinder().find([](int, bool) { return std::optional(PortClaim()); }).number();
 }
 
 std::vector<ReservedPort> reserve_ports(int count) {

@@ -16,19 +16,25 @@ namespace lockstep::os {
 // that it is likely still free when a worker opens it.
 int free_port();
 
+// The names that reserve a port.
+struct PortClaim {
+  Fd own;     // excludes other runs of this user
+  Fd shared;  // excludes those of all users; not open if another user has taken it
+};
+
 // A port like that of free_port() that no other run of lockstep on this machine gets during the
 // lifetime of this object or process. Other programs can still take the port.
 class ReservedPort {
  public:
   ReservedPort() = default;
-  ReservedPort(int number, Fd claim) : number_(number), claim_(std::move(claim)) {}
+  ReservedPort(int number, PortClaim claim) : number_(number), claim_(std::move(claim)) {}
 
   // 0 if it holds none.
   int number() const { return number_; }
 
  private:
   int number_ = 0;
-  Fd claim_;
+  PortClaim claim_;
 };
 
 // Throws an Error (69) if no port is free.

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <fcntl.h>
+#include <filesystem>
 #include <gmock/gmock.h>
 #include <thread>
 
@@ -114,6 +116,25 @@ TEST(Start, PassesNoDescriptorsButThoseItNames) {
 
   command.inherited = {pipe.in.number()};
   EXPECT_EQ(start(command).wait().code, 0);
+}
+
+// The test itself may have inherited descriptors of /dev/null; the program gets the same number.
+TEST(Start, LeavesNoSecondDescriptorOfTheEmptyInput) {
+  int before = 0;
+  for (int number = 3; number < 1024; ++number) {
+    std::error_code ignored;
+    const std::filesystem::path link = "/proc/self/fd/" + std::to_string(number);
+    const int flags = ::fcntl(number, F_GETFD);
+    before += flags >= 0 && (flags & FD_CLOEXEC) == 0 &&
+                      std::filesystem::read_symlink(link, ignored) == "/dev/null"
+                  ? 1
+                  : 0;
+  }
+  const Command command = shell(
+      "n=0; for f in /proc/$$/fd/*; do case $f in */0|*/1|*/2) ;; *) "
+      "[ \"$(readlink $f)\" != /dev/null ] || n=$((n + 1));; esac; done; exit $n");
+
+  EXPECT_EQ(start(command).wait().code, before);
 }
 
 TEST(RunCommand, KeepsWhatTheProgramSays) {

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/os/socket.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
+#include <cstddef>
 #include <gmock/gmock.h>
 #include <netinet/in.h>
 #include <set>
+#include <string>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -106,6 +111,38 @@ TEST(ReservePort, GivesNoPortTwiceToTwentyRunsAtOnce) {
     EXPECT_EQ(::waitpid(run, &status, 0), run);
     EXPECT_EQ(status, 0);
   }
+}
+
+// Another user could bind all names. Without the second name per port, no port would be left.
+TEST(ReservePort, IsNotKeptFromAPortByNamesAlone) {
+  rlimit files{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
+  const rlimit before = files;
+  files.rlim_cur = std::min<rlim_t>(files.rlim_max, 16'000);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &files), 0);
+  std::vector<Fd> names;
+  for (int port = 20000; port < 32768; ++port) {  // the first choice of quiet_ports()
+    Fd name(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!name.is_open()) {
+      GTEST_SKIP() << "needs 13,000 descriptors";
+    }
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string text = "lockstep/port/" + std::to_string(port);
+    std::copy(text.begin(), text.end(), address.sun_path + 1);
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+    // Fails if a run in another test has this name already.
+    [[maybe_unused]] const int done =
+        ::bind(name.number(), reinterpret_cast<const sockaddr*>(&address), size);
+    names.push_back(std::move(name));
+  }
+
+  const std::vector<ReservedPort> first = reserve_ports(2);
+  const std::vector<ReservedPort> second = reserve_ports(2);
+  EXPECT_NE(first[0].number(), first[1].number());
+  EXPECT_NE(first[0].number(), second[0].number());
+  names.clear();
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 }  // namespace
