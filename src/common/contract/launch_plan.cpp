@@ -20,6 +20,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/contract/enum_names.h"
+#include "common/contract/secret.h"
 #include "common/os/files.h"
 #include "lockstep/error.h"
 
@@ -333,6 +334,21 @@ std::string to_json(const LaunchPlan& plan) {
   visit_plan(writer, plan);
   // File names may contain invalid UTF-8: replace it instead of throwing an exception.
   return writer.json().dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+LaunchPlan without_secrets(LaunchPlan plan) {
+  const auto hide = [](Variables& variables) {
+    for (auto& [name, value] : variables) {
+      if (is_secret(name, value.value)) {
+        value.value = "(hidden)";
+      }
+    }
+  };
+  hide(plan.variables);
+  for (PlannedNode& node : plan.nodes) {
+    hide(node.variables);
+  }
+  return plan;
 }
 
 LaunchPlan parse_plan(std::string_view text) {

@@ -154,6 +154,10 @@ struct LaunchPlan {
 // Conversion of a plan to and from plan.json, which docs/launch.md describes.
 std::string to_json(const LaunchPlan& plan);
 
+// The plan with "(hidden)" instead of the values of secret variables, for everything that is
+// printed or stored: other users can read the run directory and the log of a job.
+LaunchPlan without_secrets(LaunchPlan plan);
+
 // Throws an Error (74) that names the missing or invalid field.
 LaunchPlan parse_plan(std::string_view text);
 

@@ -14,10 +14,6 @@ bool is_variable_name(std::string_view name);
 // Throws an Error (64) with `source` for a name that is not valid in a shell.
 void require_names(const Pairs& variables, std::string_view source);
 
-// Whether a variable must not appear in scripts: its name marks a secret, or its value is a URL
-// with a password. A value that only refers to another variable is not secret: ${WANDB_API_KEY}.
-bool is_secret(std::string_view name, std::string_view value);
-
 // The secret ones among the variables.
 Pairs secrets_among(Pairs variables);
 

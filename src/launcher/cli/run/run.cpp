@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
 #include <optional>
-#include <regex>
 #include <string>
 
 #include "common/base/text.h"
@@ -81,7 +81,7 @@ int simulate(const RunOptions& options, const Call& call) {
   const int workers =
       cross == std::string::npos ? 0 : read(std::string_view(text).substr(cross + 1));
   if (nodes == 0 || workers == 0) {
-    throw Error(ExitCode::Usage, fmt::format("cannot understand --simulate '{}'", text))
+    throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for --simulate", text))
         .fact("expected", "NODESxWORKERS")
         .fact("found", fmt::format("'{}'", text), "command line")
         .hint("--simulate 64x8");
@@ -128,9 +128,21 @@ void read_local_rank_argument(plan::Request& request) {
     return;
   }
   const std::string text = os::read_file(request.program.front());
-  const auto declares = [&text](std::string_view option) {
-    const std::regex pattern(fmt::format(R"(add_argument\([^)]*['"]{}['"])", option));
-    return std::regex_search(text, pattern);
+  // Not std::regex, which recurses for each character and overflows the stack. Each character is
+  // searched once: the next call begins after the end of this one.
+  const auto declares = [&text](const std::string& option) {
+    constexpr std::string_view kCall = "add_argument(";
+    size_t at = text.find(kCall);
+    while (at != std::string::npos) {
+      const size_t end = std::min(text.find(')', at), text.size());
+      const std::string_view call = std::string_view(text).substr(at, end - at);
+      if (call.find("'" + option + "'") != std::string_view::npos ||
+          call.find('"' + option + '"') != std::string_view::npos) {
+        return true;
+      }
+      at = text.find(kCall, end);
+    }
+    return false;
   };
   if (text.find("--local") == std::string::npos) {
     return;
@@ -177,12 +189,13 @@ int start(RunOptions options, const Call& call) {
   here.command_time = call.command_time;
   const plan::LaunchPlan plan = read_plan(options, call, here);
   supervisor::require_program(plan.command, here.environment);
+  const plan::LaunchPlan shown = contract::without_secrets(plan);
   if (options.is_dry) {
-    fmt::print("{}", options.is_json ? contract::to_json(plan) : plan::describe(plan));
+    fmt::print("{}", options.is_json ? contract::to_json(shown) : plan::describe(shown));
     return 0;
   }
   if (options.is_verbose) {
-    fmt::print(stderr, "{}", plan::describe(plan));
+    fmt::print(stderr, "{}", plan::describe(shown));
   }
   if (options.has_dashboard) {
     start_dashboard(plan, here.environment);

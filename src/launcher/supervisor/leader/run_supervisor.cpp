@@ -38,7 +38,7 @@ std::string short_name(const fs::path& path) {
 
 std::string describe_slots(const plan::AttemptLayout& layout) {
   const int workers = plan::world_size(layout);
-  std::string text = fmt::format("{} {}", workers, workers == 1 ? "worker" : "workers");
+  std::string text = plural(workers, "worker");
   if (layout.slots.size() > 1) {
     constexpr size_t kMaxNamed = 6;
     std::vector<std::string> names;
@@ -281,7 +281,7 @@ void RunSupervisor::announce(const plan::AttemptLayout& layout) {
     has_directory_ = true;
     os::remove_tree(directory_.failure());
     os::remove_tree(directory_.cancel());
-    os::replace_file(directory_.plan(), contract::to_json(plan_));
+    os::replace_file(directory_.plan(), contract::to_json(contract::without_secrets(plan_)));
     display_.say(
         fmt::format("{}, run directory {}", describe_slots(layout), short_name(directory_.root())));
     display_.write_some();

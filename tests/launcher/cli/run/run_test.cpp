@@ -9,8 +9,10 @@
 namespace lockstep::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 plan::LaunchPlan plan_of(Launcher& launcher, std::vector<std::string> words) {
@@ -36,6 +38,34 @@ TEST(DryRun, PrintsThePlanAndStartsNothing) {
   EXPECT_THAT(result.output, HasSubstr("a free port on node 0"));
   EXPECT_FALSE(std::filesystem::exists(launcher.path("started")));
   EXPECT_FALSE(std::filesystem::exists(launcher.path("runs")));
+}
+
+TEST(Secrets, AreGivenToWorkersAndWrittenNowhere) {
+  Launcher launcher;
+  launcher.environment["HF_TOKEN"] = "hf_abc";
+  const std::vector<std::string> options = {"-x",
+                                            "HF_TOKEN",
+                                            "--env",
+                                            "http_proxy=http://me:abc@proxy",
+                                            "--env",
+                                            "TOKENIZERS_PARALLELISM=abc"};
+  const auto with = [&](std::vector<std::string> words, const std::vector<std::string>& program) {
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), program.begin(), program.end());
+    return words;
+  };
+
+  const Result run = launcher.run(with({"run", "--verbose", "--run-dir", "run"},
+                                       {"sh", "-c", "echo ${#HF_TOKEN} ${#http_proxy}"}));
+  EXPECT_THAT(run.output, HasSubstr("6 19"));
+  for (const std::string& text :
+       {run.errors,
+        read_text(launcher.run_directory().plan()),
+        launcher.run(with({"run", "--dry-run"}, {"true"})).output,
+        launcher.run(with({"run", "--dry-run", "--json"}, {"true"})).output}) {
+    EXPECT_THAT(text, AllOf(HasSubstr("HF_TOKEN"), HasSubstr("(hidden)"), HasSubstr("TOKENIZERS")));
+    EXPECT_THAT(text, AllOf(Not(HasSubstr("hf_abc")), Not(HasSubstr("me:abc"))));
+  }
 }
 
 TEST(DryRun, PrintsThePlanForMachines) {
@@ -99,6 +129,15 @@ TEST(DryRun, ReadsHostFiles) {
 
   EXPECT_EQ(plan.mode.value, plan::LaunchMode::Ssh);
   EXPECT_EQ(plan.nodes.at(1).workers.value, 1);
+}
+
+TEST(DropIn, SearchesALongCallWithoutEnd) {
+  Launcher launcher;
+  launcher.called = "torch.distributed.launch";
+  std::ofstream(launcher.path("long.py"))
+      << "add_argument(" << std::string(200'000, 'a') << "'--local-rank'";
+
+  EXPECT_EQ(plan_of(launcher, {"long.py"}).local_rank_option, "--local-rank");
 }
 
 TEST(DropIn, SpeaksTheDialectOfItsName) {
