@@ -86,7 +86,7 @@ std::string quote(std::string_view text) {
 }
 
 HostText::HostText(std::string_view what, std::string_view text)
-    : sentence_(fmt::format("cannot read {} {}", what, quote(text))) {}
+    : sentence_(fmt::format("invalid {} {}", what, quote(text))) {}
 
 void HostText::refuse(std::string_view part,
                       std::string_view expected,

@@ -19,7 +19,7 @@ std::string quote(std::string_view text);
 // The text being parsed, for error messages.
 class HostText {
  public:
-  // `what` is its name in messages: "the host list", "hosts.txt:3".
+  // `what` is its name in messages: "host list", "line hosts.txt:3".
   HostText(std::string_view what, std::string_view text);
 
   // Throws an Error (64) with the invalid `part` and what was `expected` instead.

@@ -124,7 +124,7 @@ std::vector<int> expand_counts(std::string_view text, std::string_view what) {
 }
 
 std::vector<Host> parse_hosts(std::string_view text) {
-  const HostText source("the hosts", text);
+  const HostText source("host list", text);
   HostSet hosts;
   for (const std::string_view part : split_outside_brackets(text, ',')) {
     const HostItem item = read_host_item(part, source, kHostHint);
@@ -149,7 +149,7 @@ std::vector<Host> parse_hostfile(std::string_view text, std::string_view name) {
       const std::string_view trimmed(
           words.front().data(),
           static_cast<size_t>(words.back().data() + words.back().size() - words.front().data()));
-      read_hostfile_line(words, HostText(fmt::format("{}:{}", name, number), trimmed), hosts);
+      read_hostfile_line(words, HostText(fmt::format("line {}:{}", name, number), trimmed), hosts);
     }
   }
   if (hosts.is_empty()) {

@@ -20,10 +20,10 @@ struct Host {
 // Expands Slurm's "gpu-[08-10,12],login" in order and keeps leading zeros. Throws an Error (64)
 // that quotes the text; `what` is its name in the message.
 std::vector<std::string> expand_hostlist(std::string_view text,
-                                         std::string_view what = "the host list");
+                                         std::string_view what = "host list");
 
 // Expands Slurm's counts per node, "2(x3),1".
-std::vector<int> expand_counts(std::string_view text, std::string_view what = "the counts");
+std::vector<int> expand_counts(std::string_view text, std::string_view what = "counts");
 
 // Parses -H of horovodrun: "h1:4,h2:2", "h1"; also brackets of Slurm and IPv6 addresses
 // ("[fe80::1]:2").

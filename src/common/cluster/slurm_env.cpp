@@ -52,7 +52,7 @@ struct Variable {
 };
 
 [[noreturn]] void refuse(const Variable& variable, std::string_view expected) {
-  throw Error(ExitCode::Usage, fmt::format("cannot read {}='{}'", variable.name, variable.value))
+  throw Error(ExitCode::Usage, fmt::format("invalid {}='{}'", variable.name, variable.value))
       .fact("expected", expected)
       .fact("found", fmt::format("'{}'", variable.value), "environment")
       .hint(

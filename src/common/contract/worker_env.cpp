@@ -171,7 +171,7 @@ std::optional<int> find_number(const os::Environment& environment,
   }
   const auto value = lockstep::find_integer(*text);
   if (!value || *value < minimum || *value > maximum) {
-    throw Error(ExitCode::Usage, fmt::format("cannot read {}='{}'", name, *text))
+    throw Error(ExitCode::Usage, fmt::format("invalid {}='{}'", name, *text))
         .fact("expected", fmt::format("a whole number from {} to {}", minimum, maximum))
         .fact("found", fmt::format("'{}'", *text), "environment")
         .hint(fmt::format("unset {}, or start the program with lockstep run", name));

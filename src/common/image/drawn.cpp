@@ -54,7 +54,7 @@ std::vector<Order> orders_for(const DrawnOptions& options, Lists& lists) {
     }
   }
   // Classes alternate, because file names must not reveal them. Numbers from 2^32 on never occur in
-  // train/, whatever its size.
+  // train/, regardless of its size.
   for (const char* split : {"val", "test"}) {
     const bool is_val = split == std::string_view("val");
     const uint64_t first = uint64_t{1} << (is_val ? 32U : 33U);

@@ -195,7 +195,7 @@ class Reader {
     if (option.factor != 1) {
       const auto number = find_integer(*value);
       if (!number || *number < 0 || *number > kMaxMebibytes) {
-        throw Error(ExitCode::Usage, fmt::format("cannot understand {} '{}'", option.name, *value))
+        throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for {}", *value, option.name))
             .fact("expected", fmt::format("a whole number from 0 to {}", kMaxMebibytes))
             .hint(fmt::format("{} 64", option.name));
       }

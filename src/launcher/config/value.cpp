@@ -31,7 +31,7 @@ const TreeNode& require_scalar(const TreeNode& node,
                                std::string_view key,
                                std::string_view expected) {
   if (node.kind != TreeNode::Kind::Text) {
-    throw not_understood(node, key, expected);
+    throw invalid_value(node, key, expected);
   }
   return node;
 }
@@ -47,9 +47,9 @@ std::vector<std::string> scalars_of(const TreeNode& list, std::string_view key) 
 
 }  // namespace
 
-Error not_understood(const TreeNode& node, std::string_view key, std::string_view expected) {
-  const std::string what = node.kind == TreeNode::Kind::Text ? fmt::format(" '{}'", node.text) : "";
-  return Error(ExitCode::Usage, fmt::format("cannot understand {}{}", key, what))
+Error invalid_value(const TreeNode& node, std::string_view key, std::string_view expected) {
+  const std::string text = node.kind == TreeNode::Kind::Text ? fmt::format(" '{}'", node.text) : "";
+  return Error(ExitCode::Usage, fmt::format("invalid value{} for {}", text, key))
       .fact("expected", expected)
       .fact("found", found_in(node), describe(node.position));
 }
@@ -63,7 +63,7 @@ int64_t read_whole(const TreeNode& node, std::string_view key, Bounds bounds) {
       fmt::format("a whole number from {} to {}", bounds.minimum, bounds.maximum);
   const auto number = find_integer(require_scalar(node, key, expected).text);
   if (!number || *number < bounds.minimum || *number > bounds.maximum) {
-    throw not_understood(node, key, expected);
+    throw invalid_value(node, key, expected);
   }
   return *number;
 }
@@ -78,7 +78,7 @@ bool read_flag(const TreeNode& node, std::string_view key) {
   if (std::find(kNo.begin(), kNo.end(), word) != kNo.end()) {
     return false;
   }
-  throw not_understood(node, key, "true or false");
+  throw invalid_value(node, key, "true or false");
 }
 
 std::vector<std::string> read_list(const TreeNode& node, std::string_view key) {
@@ -120,7 +120,7 @@ std::vector<std::pair<std::string, std::string>> read_pairs(const TreeNode& node
   for (const std::string& line : read_lines(node, key)) {
     const size_t equals = line.find('=');
     if (equals == std::string::npos || equals == 0) {
-      throw not_understood(node, key, "NAME: VALUE, or NAME=VALUE").fact("without '='", line);
+      throw invalid_value(node, key, "NAME: VALUE, or NAME=VALUE").fact("without '='", line);
     }
     pairs.emplace_back(line.substr(0, equals), line.substr(equals + 1));
   }

@@ -14,8 +14,8 @@
 // actual value.
 namespace lockstep::config {
 
-// "cannot understand KEY 'TEXT'", with position and expectation; the caller can add a hint.
-Error not_understood(const TreeNode& node, std::string_view key, std::string_view expected);
+// "invalid value 'TEXT' for KEY", with position and expectation; the caller can add a hint.
+Error invalid_value(const TreeNode& node, std::string_view key, std::string_view expected);
 
 std::string read_text(const TreeNode& node, std::string_view key);
 

@@ -132,7 +132,7 @@ std::string to_text(const Facts& facts, const Findings& findings) {
                             counts.ok);
 }
 
-// Scripts parse this output, so the keys are stable, whatever the structs are called.
+// Scripts parse this output, so the keys are stable, also when the structs are renamed.
 std::string to_json(const Facts& facts, const Findings& findings) {
   using Json = nlohmann::ordered_json;
   const Counts counts = count(findings);

@@ -159,7 +159,7 @@ void require_backend(const Request& request) {
         .fact("expected", "c10d or static: node 0 hosts the rendezvous, no service is needed")
         .hint("--rdzv-backend c10d --rdzv-endpoint HOST:29400; HOST is one of the nodes");
   }
-  throw not_understood(given, "--rdzv-backend", "c10d or static").hint("--rdzv-backend c10d");
+  throw invalid_value(given, "--rdzv-backend", "c10d or static").hint("--rdzv-backend c10d");
 }
 
 void require_start_method(const Request& request) {

@@ -85,9 +85,9 @@ std::optional<int> find_node(const Request& request,
     return node;
   }
   if (rules.node && *rules.node >= nodes) {
-    throw not_understood(*request.rdzv_conf,
-                         "--rdzv-conf",
-                         fmt::format("a rank below {}, the number of nodes", nodes))
+    throw invalid_value(*request.rdzv_conf,
+                        "--rdzv-conf",
+                        fmt::format("a rank below {}, the number of nodes", nodes))
         .hint("--node-rank 0, without rank in --rdzv-conf");
   }
   return rules.node ? rules.node : find_outer_node(here, nodes);
@@ -99,9 +99,9 @@ Endpoint find_endpoint(const Request& request) {
     Endpoint endpoint = read_endpoint(*request.rdzv_endpoint);
     endpoint.port = endpoint.port.value_or(kElasticPort);
     if (endpoint.port == 0) {
-      throw not_understood(*request.rdzv_endpoint,
-                           "--rdzv-endpoint",
-                           "a fixed port, because several nodes must know it")
+      throw invalid_value(*request.rdzv_endpoint,
+                          "--rdzv-endpoint",
+                          "a fixed port, because several nodes must know it")
           .hint(fmt::format("--rdzv-endpoint {}:{}", endpoint.host, kElasticPort));
     }
     return endpoint;

@@ -124,7 +124,7 @@ std::vector<Metric> read_metrics(std::span<const OptionValue> given) {
   for (const OptionValue& one : given) {
     const size_t equals = one.text.find('=');
     if (equals == std::string::npos || equals + 1 == one.text.size()) {
-      throw not_understood(one, kFlag, "NAME=REGEX").hint(std::string(kExample));
+      throw invalid_value(one, kFlag, "NAME=REGEX").hint(std::string(kExample));
     }
     Metric metric{.name = one.text.substr(0, equals), .pattern = one.text.substr(equals + 1)};
     if (!is_name(metric.name)) {
@@ -157,7 +157,7 @@ Sourced<double> read_sample_every(const OptionValue& given) {
       .flag = "--sample-every", .minimum = 0, .hint = "--sample-every 1; 0 disables sampling"};
   Sourced<double> seconds = read_seconds(given, kRule);
   if (seconds.value > 0 && seconds.value < kMinimum) {
-    throw not_understood(given, kRule.flag, "0, or at least 0.1 seconds")
+    throw invalid_value(given, kRule.flag, "0, or at least 0.1 seconds")
         .hint(std::string(kRule.hint));
   }
   return seconds;

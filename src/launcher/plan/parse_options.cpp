@@ -83,9 +83,9 @@ Source source_of(const OptionValue& given, std::string_view flag) {
                                       : Source{ValueSource::Variable, given.source};
 }
 
-Error not_understood(const OptionValue& given, std::string_view flag, std::string_view expected) {
+Error invalid_value(const OptionValue& given, std::string_view flag, std::string_view expected) {
   return Error(ExitCode::Usage,
-               fmt::format("cannot understand {} '{}'", spelt(given, flag), given.text))
+               fmt::format("invalid value '{}' for {}", given.text, spelt(given, flag)))
       .fact("expected", expected)
       .fact("found", fmt::format("'{}'", given.text), given.source);
 }
@@ -93,7 +93,7 @@ Error not_understood(const OptionValue& given, std::string_view flag, std::strin
 Sourced<int> read_number(const OptionValue& given, const NumberRule& rule) {
   const auto number = find_number_between(given.text, rule.minimum, rule.maximum);
   if (!number) {
-    throw not_understood(
+    throw invalid_value(
         given, rule.flag, fmt::format("a number from {} to {}", rule.minimum, rule.maximum))
         .hint(rule.hint);
   }
@@ -103,8 +103,7 @@ Sourced<int> read_number(const OptionValue& given, const NumberRule& rule) {
 Sourced<double> read_seconds(const OptionValue& given, const SecondsRule& rule) {
   const auto seconds = find_seconds(given.text);
   if (!seconds || *seconds < rule.minimum) {
-    throw not_understood(
-        given, rule.flag, fmt::format("seconds from {} to {}", rule.minimum, kWeek))
+    throw invalid_value(given, rule.flag, fmt::format("seconds from {} to {}", rule.minimum, kWeek))
         .hint(rule.hint);
   }
   return {*seconds, source_of(given, rule.flag)};
@@ -114,7 +113,7 @@ Sourced<double> read_timeout(const OptionValue& given) {
   const auto clock = find_clock(given.text);
   const auto seconds = clock ? clock : find_seconds(given.text);
   if (!seconds || *seconds <= 0) {
-    throw not_understood(given, "--timeout", "seconds or HH:MM:SS, above 0, at most a week")
+    throw invalid_value(given, "--timeout", "seconds or HH:MM:SS, above 0, at most a week")
         .hint("--timeout 01:30:00");
   }
   return {*seconds, source_of(given, "--timeout")};
@@ -126,7 +125,7 @@ Sourced<std::string> read_path(const OptionValue& given,
                                std::string_view flag,
                                const std::string& directory) {
   if (given.text.empty()) {
-    throw not_understood(given, flag, "a path").hint(fmt::format("{} PATH", spelt(given, flag)));
+    throw invalid_value(given, flag, "a path").hint(fmt::format("{} PATH", spelt(given, flag)));
   }
   return {(std::filesystem::path(directory) / given.text).lexically_normal().string(),
           source_of(given, flag)};
@@ -142,14 +141,14 @@ Bind read_bind(const OptionValue& given) {
   if (given.text == "gpu") {
     return Bind::Gpu;
   }
-  throw not_understood(given, "--bind", "core, gpu or none").hint("--bind core");
+  throw invalid_value(given, "--bind", "core, gpu or none").hint("--bind core");
 }
 
 StreamRule read_streams(const OptionValue& given, std::string_view flag) {
   constexpr int kBoth = 3;
   constexpr int kMaxLocalRank = 4095;
   const auto refuse = [&] {
-    return not_understood(given, flag, "0 none, 1 stdout, 2 stderr, 3 both; or LOCAL_RANK:N,...")
+    return invalid_value(given, flag, "0 none, 1 stdout, 2 stderr, 3 both; or LOCAL_RANK:N,...")
         .hint(fmt::format("{} 3, or {} 0:3,1:2", spelt(given, flag), spelt(given, flag)));
   };
   StreamRule rule;
@@ -181,7 +180,7 @@ std::set<int> read_local_ranks(const OptionValue& given) {
   for (const std::string& piece : split(given.text, ',')) {
     const auto local = find_number_between(piece, 0, kMaxLocalRank);
     if (!local) {
-      throw not_understood(given, "--local-ranks-filter", "local ranks, separated by commas")
+      throw invalid_value(given, "--local-ranks-filter", "local ranks, separated by commas")
           .hint("--local-ranks-filter 0,1");
     }
     ranks.insert(*local);
@@ -195,7 +194,7 @@ std::string read_host(const OptionValue& given, std::string_view flag) {
     host = host.substr(1, host.size() - 2);
   }
   if (host.empty() || host.find_first_of(" \t/,[]") != std::string::npos) {
-    throw not_understood(given, flag, "a host name or an address")
+    throw invalid_value(given, flag, "a host name or an address")
         .hint(fmt::format("{} node1", spelt(given, flag)));
   }
   return host;
@@ -205,7 +204,7 @@ std::string read_host(const OptionValue& given, std::string_view flag) {
 Endpoint read_endpoint(const OptionValue& given) {
   const std::string& text = given.text;
   const auto refuse = [&] {
-    return not_understood(given, "--rdzv-endpoint", "HOST or HOST:PORT, IPv6 in brackets")
+    return invalid_value(given, "--rdzv-endpoint", "HOST or HOST:PORT, IPv6 in brackets")
         .hint("--rdzv-endpoint node1:29400");
   };
   Endpoint endpoint{.host = text, .port = std::nullopt};

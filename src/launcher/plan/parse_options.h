@@ -23,8 +23,8 @@ std::string said(const OptionValue& given, std::string_view flag);
 
 Source source_of(const OptionValue& given, std::string_view flag);
 
-// "cannot understand --nnodes 'x'", to which the caller adds a hint.
-Error not_understood(const OptionValue& given, std::string_view flag, std::string_view expected);
+// "invalid value 'x' for --nnodes", to which the caller adds a hint.
+Error invalid_value(const OptionValue& given, std::string_view flag, std::string_view expected);
 
 struct NumberRule {
   std::string_view flag;

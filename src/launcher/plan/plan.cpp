@@ -59,7 +59,7 @@ bool read_sharing(const Request& request, LaunchMode mode) {
   }
   const OptionValue& given = *request.gpu_sharing;
   if (given.text != "mps") {
-    throw not_understood(given, "--share-gpus", "mps or time-slicing").hint("--share-gpus=mps");
+    throw invalid_value(given, "--share-gpus", "mps or time-slicing").hint("--share-gpus=mps");
   }
   if (mode == LaunchMode::Task) {
     throw Error(ExitCode::Usage,
@@ -145,7 +145,7 @@ void read_interfaces(LaunchPlan& plan, const Request& request) {
   plan.interfaces = read_text(request.network_interfaces, "--network-interfaces", "");
   for (const std::string& name : split(plan.interfaces.value, ',')) {
     if (name.empty() || name.find_first_of(" /") != std::string::npos) {
-      throw not_understood(
+      throw invalid_value(
           *request.network_interfaces, "--network-interfaces", "names, separated by commas")
           .hint("--network-interfaces eth0,ib0");
     }

@@ -39,7 +39,7 @@ std::string require_name(const std::string& flag,
                          std::string_view expected) {
   std::string name = given.text.substr(0, given.text.find('='));
   if (name.empty()) {
-    throw not_understood(given, flag, expected).hint(flag + " OMP_PROC_BIND=true");
+    throw invalid_value(given, flag, expected).hint(flag + " OMP_PROC_BIND=true");
   }
   const os::Environment ours = contract::to_environment({});
   if (ours.contains(name)) {
@@ -88,7 +88,7 @@ Variables read_variables(const Request& request, const HostEnvironment& here) {
   Variables variables;
   for (const OptionValue& given : request.env) {
     if (given.text.find('=') == std::string::npos) {
-      throw not_understood(given, "--env", "NAME=VALUE").hint("--env OMP_PROC_BIND=true");
+      throw invalid_value(given, "--env", "NAME=VALUE").hint("--env OMP_PROC_BIND=true");
     }
     variables.insert_or_assign(require_name("--env", given, "NAME=VALUE"),
                                read_assignment("--env", given));

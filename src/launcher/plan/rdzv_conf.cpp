@@ -76,7 +76,7 @@ class Reader {
   void take_truth(const std::string& key, const OptionValue& given) {
     const auto truth = find_truth(given.text);
     if (!truth) {
-      throw not_understood(given, kFlag, "0 or 1").hint(fmt::format("--rdzv-conf {}=1", key));
+      throw invalid_value(given, kFlag, "0 or 1").hint(fmt::format("--rdzv-conf {}=1", key));
     }
     if (key == "is_host" && *truth) {
       rules_.node = rules_.node.value_or(0);
@@ -132,7 +132,7 @@ RendezvousOptions read_rdzv_conf(const OptionValue& given) {
                                   ? ""
                                   : std::string(trim(std::string_view(piece).substr(equals + 1)));
     if (key.empty() || value.empty()) {
-      throw not_understood(given, kFlag, "KEY=VALUE,...").hint(kHint);
+      throw invalid_value(given, kFlag, "KEY=VALUE,...").hint(kHint);
     }
     Reader(given, rules).take(key, value);
   }

@@ -59,7 +59,7 @@ Sourced<int> read_signal(const Option& option) {
   std::string_view name = option->text;
   name.remove_prefix(name.starts_with("SIG") ? 3 : 0);
   if (name != "USR1" && name != "USR2") {
-    throw not_understood(*option, kFlag, "USR1 or USR2, as in #SBATCH --signal=B:USR1@120")
+    throw invalid_value(*option, kFlag, "USR1 or USR2, as in #SBATCH --signal=B:USR1@120")
         .hint("--requeue-signal USR1");
   }
   return {name == "USR1" ? SIGUSR1 : SIGUSR2, source_of(*option, kFlag)};

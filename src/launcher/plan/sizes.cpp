@@ -21,7 +21,7 @@ NodeRange read_nodes(const OptionValue& given) {
                            ? minimum
                            : find_integer(std::string_view(given.text).substr(colon + 1));
   if (!minimum || !maximum || *minimum < 1 || *maximum < *minimum || *maximum > kMaxNodes) {
-    throw not_understood(given, kFlag, "a number of nodes, or MIN:MAX")
+    throw invalid_value(given, kFlag, "a number of nodes, or MIN:MAX")
         .hint(fmt::format("{} 2, or {} 1:4", spelt(given, kFlag), spelt(given, kFlag)));
   }
   return {.minimum = static_cast<int>(*minimum),
@@ -44,7 +44,7 @@ WorkersPerNode read_per_node(const OptionValue& given) {
   } else {
     const auto number = find_integer(given.text);
     if (!number || *number < 1 || *number > kMaxWorkersPerNode) {
-      throw not_understood(
+      throw invalid_value(
           given, kFlag, fmt::format("a number from 1 to {}, cpu, gpu or auto", kMaxWorkersPerNode))
           .hint(workers.flag + " 2");
     }

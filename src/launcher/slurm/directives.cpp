@@ -86,7 +86,7 @@ void require_name(const JobSettings& settings, const std::string& name) {
 void check_memory(const JobSettings& settings) {
   const auto memory = settings.find_text("memory");
   if (memory && !find_mebibytes(*memory)) {
-    throw Error(ExitCode::Usage, fmt::format("cannot understand memory '{}'", *memory))
+    throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for memory", *memory))
         .fact("expected", "an integer with the unit K, M, G or T; M without a unit")
         .fact("found", fmt::format("'{}'", *memory), settings.source_of("memory"))
         .hint("memory: 64G");

@@ -65,7 +65,7 @@ class Entries {
   bool is_second(std::string_view key, std::string_view first, std::string_view second) const {
     const std::string word = text(key, first);
     if (word != first && word != second) {
-      throw config::not_understood(*find(key), key, fmt::format("{} or {}", first, second));
+      throw config::invalid_value(*find(key), key, fmt::format("{} or {}", first, second));
     }
     return word == second;
   }
@@ -191,7 +191,7 @@ void read_job(const Entries& entries, EnvBuild& build) {
   directives["mem"] = directive_of(entries, "memory", "");
   directives["time"] = directive_of(entries, "time", "01:00:00");
   if (!find_time_limit(directives["time"])) {
-    throw config::not_understood(*entries.find("time"), "time", "MINUTES, HH:MM:SS or D-HH:MM:SS")
+    throw config::invalid_value(*entries.find("time"), "time", "MINUTES, HH:MM:SS or D-HH:MM:SS")
         .hint("time: 01:00:00");
   }
   std::string file = std::filesystem::path(build.path).filename().string();
@@ -221,7 +221,7 @@ std::string read_path(const Entries& entries) {
     path.pop_back();
   }
   if (path.find_first_of("\r\n") != std::string::npos) {
-    throw config::not_understood(*entries.find("path"), "path", "a path without line breaks")
+    throw config::invalid_value(*entries.find("path"), "path", "a path without line breaks")
         .hint("path: envs/torch");
   }
   if (path.empty() || path == "/" || path == "." || path == "..") {
@@ -250,7 +250,7 @@ EnvBuild read_env_build(const config::TreeNode& map) {
   known.insert(known.end(), kForVenv.begin(), kForVenv.end());
   known.insert(known.end(), kForApptainer.begin(), kForApptainer.end());
   if (map.kind != config::TreeNode::Kind::Map) {
-    throw config::not_understood(map, "the file", "keys and values").hint("path: envs/torch");
+    throw config::invalid_value(map, "the whole file", "keys and values").hint("path: envs/torch");
   }
   config::require_known(map, known);
   const Entries entries(map);

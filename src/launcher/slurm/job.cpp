@@ -104,7 +104,7 @@ void read_time(const JobSettings& settings, const JobInputs& inputs, Job& job) {
   const std::string time = settings.text("time");
   const auto limit = find_time_limit(time);
   if (!limit) {
-    throw Error(ExitCode::Usage, fmt::format("cannot understand time '{}'", time))
+    throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for time", time))
         .fact("expected", "MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS")
         .fact("found", fmt::format("'{}'", time), settings.source_of("time"))
         .hint("time: 00:30:00");

@@ -181,7 +181,7 @@ std::string JobSettings::one_of(std::string_view key, std::span<const std::strin
   if (std::find(words.begin(), words.end(), found) != words.end()) {
     return found;
   }
-  Error error(ExitCode::Usage, fmt::format("cannot understand {} '{}'", key, text(key)));
+  Error error(ExitCode::Usage, fmt::format("invalid value '{}' for {}", text(key), key));
   error.fact("expected", join(words, ", "));
   error.fact("found", fmt::format("'{}'", text(key)), source_of(key));
   if (const auto closest = find_closest(found, words)) {

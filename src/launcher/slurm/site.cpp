@@ -85,7 +85,7 @@ Site read_site(const fs::path& path) {
   site.required = list_of(map, "required");
   for (const std::string& key : site.required) {
     if (find_key(key) == nullptr) {
-      throw config::not_understood(*map.find("required"), "required", "keys of a job file")
+      throw config::invalid_value(*map.find("required"), "required", "keys of a job file")
           .fact("unknown", key);
     }
   }

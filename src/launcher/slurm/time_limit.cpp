@@ -91,7 +91,7 @@ std::optional<int64_t> find_time_limit(std::string_view text) {
 int64_t parse_minutes(std::string_view text, std::string_view source) {
   const auto seconds = find_time_limit(text);
   if (!seconds) {
-    throw Error(ExitCode::Usage, fmt::format("cannot understand the time '{}'", text))
+    throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for the time limit", text))
         .fact("time", text, source)
         .fact("expected", "MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS or UNLIMITED")
         .hint("01:30:00");

@@ -213,7 +213,7 @@ class Checker {
   }
 
   Error wrong(const TreeNode& node, const std::string& path, const std::string& wanted) const {
-    return Error(ExitCode::Usage, fmt::format("invalid value of {} in {}", path, source_))
+    return Error(ExitCode::Usage, fmt::format("invalid value for {} in {}", path, source_))
         .fact("expected", wanted)
         .fact("found", describe_value(node), describe(node.position));
   }

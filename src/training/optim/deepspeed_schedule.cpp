@@ -140,7 +140,7 @@ Schedule one_cycle(const OneCycleOptions& options) {
     return rates;
   }
   return rates.with_betas([options, height, decayed](int64_t step) -> Schedule::Betas {
-    constexpr double kSecondBeta = 0.99;  // as in DeepSpeed, whatever the optimizer uses
+    constexpr double kSecondBeta = 0.99;  // as in DeepSpeed, independent of the optimizer
     if (step == 0) {
       return {options.min_momentum, kSecondBeta};
     }

@@ -46,15 +46,15 @@ TEST(ExpandHostlist, QuotesTheTextItCannotRead) {
         "n]1-2[", "n[1-2",   "n 1",     "n1 ,n2",    "-oProxy=x", "n[+1]",    "n$(x)",
         "n;ls",   "n\n",     "user@n1", "n[1 -2]",   "n1:4",      "n[1]x[",   "n[0x1]"}) {
     SCOPED_TRACE(text);
-    EXPECT_THAT([&] { expand_hostlist(text); },
-                ThrowsMessage<Error>(
-                    StartsWith("cannot read the host list '" + std::string(text) + "'\n")));
+    EXPECT_THAT(
+        [&] { expand_hostlist(text); },
+        ThrowsMessage<Error>(StartsWith("invalid host list '" + std::string(text) + "'\n")));
   }
 }
 
 TEST(ExpandHostlist, SaysWhatIsWrongAndWhatWouldBeRight) {
   EXPECT_THAT([] { expand_hostlist("login,gpu-[12-08]"); },
-              ThrowsMessage<Error>(StrEq("cannot read the host list 'login,gpu-[12-08]'\n"
+              ThrowsMessage<Error>(StrEq("invalid host list 'login,gpu-[12-08]'\n"
                                          "  found:    '12-08'\n"
                                          "  expected: an ascending range\n"
                                          "  try:      08-12")));
@@ -113,9 +113,8 @@ TEST(ExpandCounts, QuotesTheTextItCannotRead) {
                            "1(x60000),1(x60000)",
                            "99999999999999999999"}) {
     SCOPED_TRACE(text);
-    EXPECT_THAT(
-        [&] { expand_counts(text); },
-        ThrowsMessage<Error>(StartsWith("cannot read the counts '" + std::string(text) + "'\n")));
+    EXPECT_THAT([&] { expand_counts(text); },
+                ThrowsMessage<Error>(StartsWith("invalid counts '" + std::string(text) + "'\n")));
   }
 }
 
@@ -150,19 +149,19 @@ TEST(ParseHosts, QuotesTheTextItCannotRead) {
     SCOPED_TRACE(text);
     EXPECT_THAT(
         [&] { parse_hosts(text); },
-        ThrowsMessage<Error>(StartsWith("cannot read the hosts '" + std::string(text) + "'\n")));
+        ThrowsMessage<Error>(StartsWith("invalid host list '" + std::string(text) + "'\n")));
   }
 }
 
 TEST(ParseHosts, SaysWhatIsWrongAndWhatWouldBeRight) {
   EXPECT_THAT([] { parse_hosts("h1:4,h2:0"); },
               ThrowsMessage<Error>(
-                  StrEq("cannot read the hosts 'h1:4,h2:0'\n"
+                  StrEq("invalid host list 'h1:4,h2:0'\n"
                         "  found:    'h2:0'\n"
                         "  expected: slots from 1 to 1048576\n"
                         "  try:      h1:4,h2:2 or n[1-3]:4; an IPv6 address as [fd00::1]:4")));
   EXPECT_THAT([] { parse_hosts("h1:4,h1:2"); },
-              ThrowsMessage<Error>(StrEq("cannot read the hosts 'h1:4,h1:2'\n"
+              ThrowsMessage<Error>(StrEq("invalid host list 'h1:4,h1:2'\n"
                                          "  found:    'h1'\n"
                                          "  expected: each host once\n"
                                          "  try:      h1:2, for two workers on that host")));
@@ -214,11 +213,11 @@ TEST(ParseHostfile, NamesFileAndLineOfWhatItCannotRead) {
     SCOPED_TRACE(line);
     EXPECT_THAT(
         [&] { parse_hostfile("h1 slots=4\n\n" + std::string(line) + " # x\n", "a/hosts"); },
-        ThrowsMessage<Error>(StartsWith("cannot read a/hosts:3 '" + std::string(line) + "'\n")));
+        ThrowsMessage<Error>(StartsWith("invalid line a/hosts:3 '" + std::string(line) + "'\n")));
   }
   EXPECT_THAT(
       [] { parse_hostfile("h1 max_slots=4\n", "hosts.txt"); },
-      ThrowsMessage<Error>(StrEq("cannot read hosts.txt:1 'h1 max_slots=4'\n"
+      ThrowsMessage<Error>(StrEq("invalid line hosts.txt:1 'h1 max_slots=4'\n"
                                  "  found:    'max_slots=4'\n"
                                  "  expected: a host and at most one number of slots\n"
                                  "  try:      lines such as 'h1 slots=4', 'h1:4' or 'h1'")));
@@ -324,7 +323,7 @@ TEST(SelectHosts, RefusesWhatCannotBeMeant) {
     SCOPED_TRACE(text);
     EXPECT_THAT(
         [&] { select_hosts(hosts, text, {}); },
-        ThrowsMessage<Error>(StartsWith("cannot read --include '" + std::string(text) + "'\n")));
+        ThrowsMessage<Error>(StartsWith("invalid --include '" + std::string(text) + "'\n")));
   }
 }
 

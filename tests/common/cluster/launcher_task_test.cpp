@@ -209,17 +209,17 @@ TEST(LauncherTask, NamesWhatItCannotRead) {
       [] {
         find_launcher_task(with(open_mpi(), {{"OMPI_COMM_WORLD_SIZE", "x"}}));
       },
-      ThrowsMessage<Error>(HasSubstr("cannot read OMPI_COMM_WORLD_SIZE='x'")));
+      ThrowsMessage<Error>(HasSubstr("invalid OMPI_COMM_WORLD_SIZE='x'")));
   EXPECT_THAT(
       [] {
         find_launcher_task(with(torchrun(), {{"LOCAL_RANK", "-1"}}));
       },
-      ThrowsMessage<Error>(HasSubstr("cannot read LOCAL_RANK='-1'")));
+      ThrowsMessage<Error>(HasSubstr("invalid LOCAL_RANK='-1'")));
   EXPECT_THAT(
       [] {
         find_launcher_task(with(torchrun(), {{"MASTER_PORT", "http"}}));
       },
-      ThrowsMessage<Error>(HasSubstr("cannot read MASTER_PORT='http'")));
+      ThrowsMessage<Error>(HasSubstr("invalid MASTER_PORT='http'")));
 }
 
 TEST(LauncherTask, NamesBothVariablesThatContradict) {

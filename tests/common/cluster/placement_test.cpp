@@ -207,7 +207,7 @@ TEST(Placement, NamesTheVariableOfOpenMpiThatIsMissingOrWrong) {
               ThrowsMessage<Error>(AllOf(HasSubstr("cannot determine the rank of this worker"),
                                          HasSubstr("missing: OMPI_COMM_WORLD_LOCAL_SIZE"))));
   EXPECT_THAT([] { read_placement(open_mpi("x", "0")); },
-              ThrowsMessage<Error>(HasSubstr("cannot read OMPI_COMM_WORLD_RANK='x'")));
+              ThrowsMessage<Error>(HasSubstr("invalid OMPI_COMM_WORLD_RANK='x'")));
 }
 
 }  // namespace

@@ -360,14 +360,14 @@ TEST(SlurmJob, NamesTheVariableItCannotRead) {
     const os::Environment environment =
         with(batch_on_two_nodes(), {{name, value}, {"SLURM_NPROCS", {}}});
     EXPECT_THAT([&] { find_slurm_job(environment); },
-                ThrowsMessage<Error>(StartsWith("cannot read " + name)));
+                ThrowsMessage<Error>(StartsWith("invalid " + name)));
   }
   EXPECT_THAT(
       [] {
         find_slurm_job(with(batch_on_one_node(), {{"SLURM_NTASKS", "x"}}));
       },
       ThrowsMessage<Error>(
-          StrEq("cannot read SLURM_NTASKS='x'\n"
+          StrEq("invalid SLURM_NTASKS='x'\n"
                 "  expected: a whole number of at least 1\n"
                 "  found:    'x'  (environment)\n"
                 "  try:      unset SLURM_NTASKS if it is left over; Slurm sets it if it is "
@@ -505,7 +505,7 @@ TEST(SlurmStep, NamesTheVariableItCannotRead) {
         [&] {
           find_slurm_step(with(task_with_gpus(), {{name, value}}));
         },
-        ThrowsMessage<Error>(StartsWith("cannot read " + name)));
+        ThrowsMessage<Error>(StartsWith("invalid " + name)));
   }
 }
 

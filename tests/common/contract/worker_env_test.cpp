@@ -246,7 +246,7 @@ TEST(WorkerEnv, NamesTheVariableThatDoesNotParse) {
           find_worker({{"RANK", text}, {"WORLD_SIZE", "2"}});
         },
         ThrowsMessage<Error>(
-            AllOf(HasSubstr(std::string("cannot read RANK='") + text), HasSubstr("unset RANK"))));
+            AllOf(HasSubstr(std::string("invalid RANK='") + text), HasSubstr("unset RANK"))));
   }
 }
 

@@ -18,7 +18,7 @@ TreeNode node(const std::string& yaml) {
 TEST(ReadWhole, TakesNumbersWithinBounds) {
   EXPECT_EQ(read_whole(node("4"), "num_nodes", {.minimum = 1}), 4);
   EXPECT_THAT([] { read_whole(node("0"), "num_nodes", {.minimum = 1, .maximum = 9}); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("cannot understand num_nodes '0'"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("invalid value '0' for num_nodes"),
                                          HasSubstr("expected: a whole number from 1 to 9"),
                                          HasSubstr("'0'  (job.yaml:1:6)"))));
   EXPECT_THAT([] { read_whole(node("two"), "num_nodes", {}); },

@@ -140,9 +140,9 @@ TEST(SlurmCheck, SeesMemoryThatWasAskedForTwice) {
 
 TEST(SlurmCheck, ReportsWhatLockstepRunWouldReject) {
   Facts facts = healthy_facts();
-  facts.slurm.fault_of_job = "cannot read SLURM_NTASKS='x'\n  found: 'x'";
+  facts.slurm.fault_of_job = "invalid SLURM_NTASKS='x'\n  found: 'x'";
   const Finding finding = of_subject(check_job(facts.slurm), "job");
-  expect_bad(finding, Severity::Broken, "cannot read SLURM_NTASKS='x'", "--dry-run");
+  expect_bad(finding, Severity::Broken, "invalid SLURM_NTASKS='x'", "--dry-run");
   EXPECT_THAT(finding.table, ElementsAre("  found: 'x'"));
 }
 

@@ -152,7 +152,7 @@ TEST_F(Prometheus, LeavesDcgmsNamesOutIfAsked) {
 // keeps them for existing dashboards. It has no complaints about the lockstep_ metrics.
 TEST_F(Prometheus, PassesPromtool) {
   if (!os::find_program("promtool", os::environment())) {
-    GTEST_SKIP() << "promtool is not here (apt-get install prometheus)";
+    GTEST_SKIP() << "promtool is not installed (apt-get install prometheus)";
   }
   constexpr int kCannotBeRead = 1;
   constexpr int kStyle = 3;

@@ -112,12 +112,12 @@ TEST(RequeueRules, RefuseOtherSignalsAndDetailsWithoutTheMainThing) {
   Request wrong = ask_to_requeue();
   wrong.requeue_signal = by_flag("TERM");
   EXPECT_THAT([&wrong] { make_plan(wrong, in_batch_script()); },
-              ThrowsMessage<Error>(HasSubstr("cannot understand --requeue-signal 'TERM'")));
+              ThrowsMessage<Error>(HasSubstr("invalid value 'TERM' for --requeue-signal")));
 
   Request none = ask_to_requeue();
   none.max_requeues = by_flag("0");
   EXPECT_THAT([&none] { make_plan(none, in_batch_script()); },
-              ThrowsMessage<Error>(HasSubstr("cannot understand --max-requeues '0'")));
+              ThrowsMessage<Error>(HasSubstr("invalid value '0' for --max-requeues")));
 
   Request detail = ask({"./train"});
   detail.progress_file = by_flag("saved");

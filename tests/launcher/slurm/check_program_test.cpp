@@ -122,7 +122,7 @@ TEST(ADirective, OfSbatchIsOneOptionAndNoSize) {
 TEST(ADirective, HasAMemoryThatSlurmUnderstands) {
   for (const char* memory : {"lots", "64 GB", "64Gi", "1.5G"}) {
     EXPECT_THAT(refusal_of(std::string("memory: ") + memory),
-                AllOf(HasSubstr("cannot understand memory"), HasSubstr("job.yaml:1:9")))
+                AllOf(HasSubstr("for memory"), HasSubstr("job.yaml:1:9")))
         << memory;
   }
   for (const char* memory : {"0", "4000", "64G", "64GB", "1t"}) {

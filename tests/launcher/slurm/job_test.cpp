@@ -147,10 +147,12 @@ struct Refused {
 
 TEST(AJob, RefusesWhatCannotBe) {
   const std::vector<Refused> refused = {
-      {"time: soon", "cannot understand time 'soon'", "time: 00:30:00"},
-      {"time: ''", "cannot understand time ''", "time: 00:30:00"},
-      {"launcher: torchrum", "cannot understand launcher 'torchrum'", "launcher: torchrun"},
-      {"distributed_strategy: zero", "cannot understand distributed_strategy", "ddp, horovod"},
+      {"time: soon", "invalid value 'soon' for time", "time: 00:30:00"},
+      {"time: ''", "invalid value '' for time", "time: 00:30:00"},
+      {"launcher: torchrum", "invalid value 'torchrum' for launcher", "launcher: torchrun"},
+      {"distributed_strategy: zero",
+       "invalid value 'zero' for distributed_strategy",
+       "ddp, horovod"},
       {"num_nodes: 0", "a whole number from 1", "'0'  (job.yaml:1:12)"},
       {"launcher: srun\nnum_tasks_per_node: 3",
        "this launcher needs one task per worker",
@@ -163,9 +165,9 @@ TEST(AJob, RefusesWhatCannotBe) {
       {"py_spy: true\nrequeue: true\nsignal_seconds: 90",
        "py_spy and the time limit signal exclude each other",
        "py_spy: false, or remove requeue"},
-      {"requeue: true\nmax_requeues: 0", "a whole number from 1", "max_requeues '0'"},
+      {"requeue: true\nmax_requeues: 0", "a whole number from 1", "'0' for max_requeues"},
       {"environment: venv", "this environment requires python_venv", "python_venv: ..."},
-      {"environment: docker", "cannot understand environment 'docker'", "none, venv"},
+      {"environment: docker", "invalid value 'docker' for environment", "none, venv"},
       {"gpu_request: gpus-per-task\nlauncher: srun\nworkers_per_node: 3",
        "GPUs cannot be divided evenly among the tasks",
        "gpu_request: gpus-per-node"},
@@ -183,7 +185,9 @@ TEST(AJob, RefusesWhatCannotBe) {
       {"requeue: true\nlauncher: mpirun",
        "requeue is not supported",
        "launcher: lockstep, torchrun or srun"},
-      {"container_path: i.sif\ncontainer_gpu: cuda", "cannot understand container_gpu", "nv, rocm"},
+      {"container_path: i.sif\ncontainer_gpu: cuda",
+       "invalid value 'cuda' for container_gpu",
+       "nv, rocm"},
   };
   for (const Refused& one : refused) {
     SCOPED_TRACE(one.yaml);

@@ -50,7 +50,7 @@ TEST(TimeLimit, OfAnotherFormIsRefusedWithItsSource) {
                                  "1.5",
                                  "99999999999"}) {
     EXPECT_THAT([&] { parse_minutes(text, "slurm.yaml:3:7"); },
-                ThrowsMessage<Error>(AllOf(HasSubstr("cannot understand the time '" + text + "'"),
+                ThrowsMessage<Error>(AllOf(HasSubstr("invalid value '" + text + "' for the time"),
                                            HasSubstr("slurm.yaml:3:7"),
                                            HasSubstr("D-HH:MM:SS"))))
         << text;

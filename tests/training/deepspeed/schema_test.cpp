@@ -218,7 +218,7 @@ TEST(Schema, RefusesEveryKeyWithAWrongTypeAndNamesItsPath) {
       file = nested(key.path, "7", key.path == "optimizer.params" ? R"("type": "AdamW", )" : "");
     }
     EXPECT_THAT(refusal_of(file),
-                AllOf(HasSubstr(fmt::format("invalid value of {} in ds.json", key.path)),
+                AllOf(HasSubstr(fmt::format("invalid value for {} in ds.json", key.path)),
                       HasSubstr("expected:"),
                       HasSubstr("(ds.json:1:")));
   }
@@ -286,7 +286,7 @@ TEST(Schema, ListsTheKeysWhereNoneIsClose) {
 
 TEST(Schema, NamesPathTypeAndPlace) {
   EXPECT_EQ(refusal_of("{\"zero_optimization\": {\n  \"stage\": \"two\"}}"),
-            "invalid value of zero_optimization.stage in ds.json\n"
+            "invalid value for zero_optimization.stage in ds.json\n"
             "  expected: a whole number\n"
             "  found:    the string 'two'  (ds.json:2:3)\n"
             "  try:      the value without quotes");

@@ -145,7 +145,7 @@ image::Size size_of(const std::string& text) {
     }
   }
   if (edges.empty() || edges.size() > 2 || edges.size() != parts.size()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot understand --size '{}'", text))
+    throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for --size", text))
         .fact("expected", "PIXELS or WIDTHxHEIGHT")
         .hint("--size 64, or --size 500x375");
   }

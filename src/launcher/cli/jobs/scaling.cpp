@@ -86,7 +86,7 @@ report::PredictedSize predicted_size(std::string word) {
   constexpr int64_t kMaximum = 1'000'000;
   const auto count = find_integer(word);
   if (!count || *count < 1 || *count > kMaximum) {
-    throw Error(ExitCode::Usage, fmt::format("cannot understand --predict '{}'", word))
+    throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for --predict", word))
         .fact("expected", "numbers of workers, or of nodes followed by n, separated by commas")
         .hint("--predict 16,32,8n");
   }

@@ -116,7 +116,7 @@ double parse(const Input& input, const std::string& text) {
   const bool is_valid = value && *value >= input.kind.minimum && *value <= input.kind.maximum &&
                         (!input.kind.is_whole || *value == std::floor(*value));
   if (!is_valid) {
-    throw Error(ExitCode::Usage, fmt::format("cannot understand {} '{}'", input.flag, text))
+    throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for {}", text, input.flag))
         .fact("expected", input.kind.expected)
         .hint(fmt::format("{} {}", input.flag, input.kind.example));
   }

@@ -62,7 +62,7 @@ void read_pet_variables(Request& request, const os::Environment& environment) {
     }
     const auto number = find_integer(*text);
     if (!number) {
-      throw Error(ExitCode::Usage, fmt::format("cannot understand {}='{}'", name, *text))
+      throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for {}", *text, name))
           .fact("expected", "0 or 1")
           .fact("found", fmt::format("'{}'", *text), name)
           .hint(fmt::format("unset {}", name));

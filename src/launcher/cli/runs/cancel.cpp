@@ -183,7 +183,7 @@ std::optional<double> find_grace(const std::optional<std::string>& text) {
   char* end = nullptr;
   const double seconds = std::strtod(text->c_str(), &end);
   if (text->empty() || *end != '\0' || !(seconds >= 0)) {
-    throw Error(ExitCode::Usage, fmt::format("cannot understand --grace '{}'", *text))
+    throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for --grace", *text))
         .fact("expected", "a number of seconds, 0 or more")
         .hint("--grace 10");
   }

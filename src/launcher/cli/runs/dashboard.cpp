@@ -65,7 +65,7 @@ int parse_port(const std::string& text) {
   constexpr int64_t kMaximum = 65535;
   const auto number = find_integer(text);
   if (!number || *number < 0 || *number > kMaximum) {
-    throw Error(ExitCode::Usage, fmt::format("cannot understand --port '{}'", text))
+    throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for --port", text))
         .fact("expected", "a number from 1 to 65535, or 0 for any free port")
         .hint("--port 8265");
   }

@@ -123,7 +123,7 @@ class LineReader {
 int parse_rank(const std::string& word, const std::string& text) {
   const auto number = find_integer(word);
   if (!number || *number < 0 || *number > std::numeric_limits<int>::max()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot understand --rank '{}'", text))
+    throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for --rank", text))
         .fact("found", fmt::format("'{}', which is not a rank", word), "command line")
         .hint("--rank 0,4-7");
   }
@@ -140,7 +140,7 @@ supervisor::RankSet parse_ranks(const std::string& text) {
     const int first = parse_rank(piece.substr(0, dash), text);
     const int last = dash == std::string::npos ? first : parse_rank(piece.substr(dash + 1), text);
     if (last < first || last - first > kMaxRanks) {
-      throw Error(ExitCode::Usage, fmt::format("cannot understand --rank '{}'", text))
+      throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for --rank", text))
           .fact("found", fmt::format("'{}', which is not a range of ranks", piece), "command line")
           .hint("--rank 0,4-7");
     }
@@ -413,7 +413,7 @@ class Follower {
 int parse_count(const std::string& option, const std::string& text) {
   const auto number = find_integer(text);
   if (!number || *number < 0 || *number > std::numeric_limits<int>::max()) {
-    throw Error(ExitCode::Usage, fmt::format("cannot understand {} '{}'", option, text))
+    throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for {}", text, option))
         .fact("expected", "an integer, 0 or more")
         .hint(fmt::format("{} 20", option));
   }

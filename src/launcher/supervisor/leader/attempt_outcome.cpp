@@ -17,7 +17,7 @@ void AttemptOutcome::clear() {
 }
 
 // sent_to_ is what the report calls "stopped": the worker had received a signal of its agent before
-// it ended, whatever its exit status is. A worker that failed at the same moment by itself is not
+// it ended, regardless of its exit status. A worker that failed at the same moment by itself is not
 // counted.
 void AttemptOutcome::record_exit(ProcessId process, os::ExitStatus status, int sent) {
   statuses_[process] = status;

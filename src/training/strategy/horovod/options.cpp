@@ -93,7 +93,7 @@ class Variables {
     if (is_right) {
       return;
     }
-    throw Error(ExitCode::Usage, fmt::format("invalid value of {}", name))
+    throw Error(ExitCode::Usage, fmt::format("invalid value for {}", name))
         .fact("expected", expected)
         .fact("found",
               fmt::format("'{}'", os::find_variable(environment_, name).value_or("")),
@@ -128,7 +128,7 @@ HorovodOptions with_environment(HorovodOptions options, const os::Environment& e
   variables.number("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", 0, options.stall_shutdown);
   bool no_check = false;
   variables.flag("HOROVOD_STALL_CHECK_DISABLE", no_check);
-  // Horovod's flag disables both the warning and the shutdown, whatever the times are.
+  // Horovod's flag disables both the warning and the shutdown, regardless of the times.
   if (no_check) {
     options.stall_warning = 0;
     options.stall_shutdown = 0;

@@ -281,7 +281,7 @@ class Zero final : public Strategy {
   }
 
   // The order of reductions must be equal on all workers. In stages 0 to 2, flat parameters are
-  // reduced in the order of the list, whatever the graphs of the workers look like: a flat
+  // reduced in the order of the list, independent of the graphs of the workers: a flat
   // parameter that is complete early waits for its predecessors. At stage 3, workers must use the
   // same parameters in the same order anyway unless find_unused_parameters is set, so flat
   // parameters are reduced as soon as they are complete; waiting would keep more buckets in memory.

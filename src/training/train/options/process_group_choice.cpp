@@ -23,7 +23,7 @@ std::optional<std::string> find_horovod_transport(const os::Environment& environ
     }
     const std::string transport = to_lower(*value);
     if (transport != "mpi" && transport != "gloo") {
-      throw Error(ExitCode::Usage, fmt::format("invalid value of {}: '{}'", name, *value))
+      throw Error(ExitCode::Usage, fmt::format("invalid value '{}' for {}", *value, name))
           .fact("expected", "mpi, gloo")
           .fact("found", *value, "environment")
           .hint(fmt::format("{}=gloo, or --transport NAME instead", name));

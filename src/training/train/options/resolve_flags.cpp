@@ -143,8 +143,8 @@ StrategyOptions resolve(StrategyOptions options,
   return options;
 }
 
-// Checks run on the final values, whatever their source, so that a program with invalid options
-// fails in the same way as a command line.
+// Checks run on the final values, regardless of their source, so that a program with invalid
+// options fails in the same way as a command line.
 TrainerOptions resolve(TrainerOptions options,
                        const Flags& flags,
                        int world_size,

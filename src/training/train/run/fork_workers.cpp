@@ -39,7 +39,7 @@ Descriptors parse_descriptors(const std::string& text) {
   const auto answer = pieces.size() == 2 ? find_integer(pieces[1]) : std::nullopt;
   if (!offer || !answer) {
     throw Error(ExitCode::Usage,
-                fmt::format("invalid value of {}: '{}'", contract::kForkOffer, text))
+                fmt::format("invalid value '{}' for {}", text, contract::kForkOffer))
         .fact("expected", "two file descriptors, IN,OUT")
         .hint(fmt::format("unset {}", contract::kForkOffer));
   }

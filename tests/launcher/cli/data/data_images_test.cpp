@@ -195,7 +195,7 @@ TEST_F(Images, AreRefusedWithWhatWouldDo) {
             "64 lockstep: error: --per-class 0 is out of range\n"
             "  expected: 1 to 1000000\n");
   EXPECT_EQ(refusal({"make", "tiny-imagenet-like", "--size", "5by5"}),
-            "64 lockstep: error: cannot understand --size '5by5'\n"
+            "64 lockstep: error: invalid value '5by5' for --size\n"
             "  expected: PIXELS or WIDTHxHEIGHT\n"
             "  try:      --size 64, or --size 500x375\n");
   EXPECT_EQ(refusal({"make", "tiny-imagenet-like", "--size", "64x4"}),

@@ -238,7 +238,7 @@ TEST(PetVariables, SwitchOnWithANumberOtherThanZero) {
     EXPECT_TRUE(request.*flag) << "a flag is not switched off";
     const os::Environment wrong = {{name, "yes"}};
     EXPECT_THAT([&] { read_pet_variables(request, wrong); },
-                ThrowsMessage<Error>(HasSubstr(std::string("cannot understand ") + name)));
+                ThrowsMessage<Error>(HasSubstr(std::string("invalid value 'yes' for ") + name)));
   }
 }
 

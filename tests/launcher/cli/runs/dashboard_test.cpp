@@ -50,7 +50,7 @@ TEST(Dashboard, RefusesWhatItCannotShow) {
 
   const Result no_port = Launcher().run({"dashboard", "--port", "70000"});
   EXPECT_EQ(no_port.status.code, 64);
-  EXPECT_THAT(no_port.errors, HasSubstr("cannot understand --port '70000'"));
+  EXPECT_THAT(no_port.errors, HasSubstr("invalid value '70000' for --port"));
 }
 
 }  // namespace

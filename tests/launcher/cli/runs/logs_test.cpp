@@ -36,7 +36,7 @@ TEST(ParseRanks, TakesRanksAndRanges) {
   EXPECT_EQ(supervisor::to_string(parse_ranks("0,2-5,6")), "0,2-6");
   for (const std::string bad : {"x", "1-", "-1", "5-3", "1,,2", "1-2-3", "99999999999"}) {
     EXPECT_THAT([&bad] { parse_ranks(bad); },
-                ThrowsMessage<Error>(AllOf(HasSubstr("cannot understand --rank '" + bad + "'"),
+                ThrowsMessage<Error>(AllOf(HasSubstr("invalid value '" + bad + "' for --rank"),
                                            HasSubstr("--rank 0,4-7"))));
   }
 }

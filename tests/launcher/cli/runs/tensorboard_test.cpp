@@ -227,7 +227,7 @@ TEST_F(ForTensorboard, IsReadByTensorboard) {
                        LOCKSTEP_SOURCE_DIR "/tests/launcher/cli/read_tensorboard.py",
                        fake_run_.run().tensorboard().string()});
   if (read.status.code == 77 || read.status.code == 127) {
-    GTEST_SKIP() << "TensorBoard is not here (tools/setup.sh browser): " << read.output;
+    GTEST_SKIP() << "TensorBoard is not installed (tools/setup.sh browser): " << read.output;
   }
   ASSERT_EQ(read.status.code, 0) << read.output << read.errors;
   EXPECT_THAT(read.output,

@@ -82,12 +82,12 @@ TEST(HorovodVariables, AreNamedWhenTheirValueMakesNoSense) {
     EXPECT_THAT(message_of([&, key = name, text = value] {
                   with_environment({}, {{key, text}});
                 }),
-                ::testing::StartsWith(std::string("invalid value of ") + name));
+                ::testing::StartsWith(std::string("invalid value for ") + name));
   }
   EXPECT_EQ(message_of([] {
               with_environment({}, {{"HOROVOD_CYCLE_TIME", "fast"}});
             }),
-            "invalid value of HOROVOD_CYCLE_TIME\n"
+            "invalid value for HOROVOD_CYCLE_TIME\n"
             "  expected: a number of at least 0\n"
             "  found:    'fast'  (environment)\n"
             "  try:      unset HOROVOD_CYCLE_TIME");

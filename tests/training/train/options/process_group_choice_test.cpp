@@ -85,12 +85,12 @@ TEST(ProcessGroupChoice, NamesTheVariableOrFlagThatMakesNoSense) {
         choose_process_group(horovod(), {{"HOROVOD_CONTROLLER", "ccl"}}, {});
       },
       ThrowsMessage<Error>(
-          AllOf(HasSubstr("invalid value of HOROVOD_CONTROLLER: 'ccl'"), HasSubstr("mpi, gloo"))));
+          AllOf(HasSubstr("invalid value 'ccl' for HOROVOD_CONTROLLER"), HasSubstr("mpi, gloo"))));
   EXPECT_THAT(
       [] {
         choose_process_group({}, {{"HOROVOD_STALL_CHECK_TIME_SECONDS", "soon"}}, {});
       },
-      ThrowsMessage<Error>(HasSubstr("cannot read HOROVOD_STALL_CHECK_TIME_SECONDS")));
+      ThrowsMessage<Error>(HasSubstr("invalid HOROVOD_STALL_CHECK_TIME_SECONDS")));
   Flags flags;
   flags.stall_warning = -1;
   EXPECT_THAT([&] { choose_process_group(flags, {}, {}); },
