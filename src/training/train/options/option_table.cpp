@@ -28,6 +28,12 @@ constexpr std::string_view kMachine = "Machine";
 
 constexpr std::string_view kDetectsUnused = "it detects unused parameters in every step";
 constexpr Support kOfHorovod = {Own, &Properties::has_horovod_options, Verify::WithoutStrategy};
+constexpr Support of_horovod(std::string_view unverifiable, std::string_view neutral = {}) {
+  Support support = kOfHorovod;
+  support.unverifiable = unverifiable;
+  support.neutral = neutral;
+  return support;
+}
 constexpr Support kOfDeepspeed = {Selects, &Properties::has_deepspeed_config};
 
 // The options of Horovod have the names of horovodrun, and those of DeepSpeed the names that
@@ -35,22 +41,33 @@ constexpr Support kOfDeepspeed = {Selects, &Properties::has_deepspeed_config};
 constexpr auto kOptions = std::to_array<Option>({
     {{"-s,--strategy", "NAME", kTraining, &Flags::strategy},
      "Training strategy: {all} [{default}; {default_of_one} for one worker]"},
-    {{"--epochs", "COUNT", kTraining, &Flags::epochs}, "Number of passes over the training data"},
-    {{"--steps", "COUNT", kTraining, &Flags::steps}, "Maximum number of optimizer steps"},
+    {{"--epochs", "COUNT", kTraining, &Flags::epochs},
+     "Number of passes over the training data",
+     {.of_trainer = true}},
+    {{"--steps", "COUNT", kTraining, &Flags::steps},
+     "Maximum number of optimizer steps",
+     {.of_trainer = true}},
     {{"--global-batch", "COUNT", kTraining, &Flags::global_batch},
-     "Samples of all workers in one optimizer step"},
+     "Samples of all workers in one optimizer step",
+     {.of_trainer = true}},
     {{"--batch-size", "COUNT", kTraining, &Flags::batch_size},
-     "Samples of each worker in one optimizer step"},
+     "Samples of each worker in one optimizer step",
+     {.of_trainer = true}},
     {{"--accumulate,--backward-passes-per-step", "COUNT", kTraining, &Flags::accumulate},
-     "Micro-batches per optimizer step on each worker"},
+     "Micro-batches per optimizer step on each worker",
+     {.of_trainer = true, .unverifiable = "both with and without accumulation are tested"}},
     {{"--clip,--clip-norm", "NORM", kTraining, &Flags::clip_norm},
-     "Clip the norm of the gradient to this value"},
+     "Clip the norm of the gradient to this value",
+     {.of_trainer = true, .unverifiable = "both with and without clipping are tested"}},
     {{"--precision", "fp32|bf16|fp16|fp8", kTraining, &Flags::precision},
-     "Precision of the computation [fp32]"},
+     "Precision of the computation [fp32]",
+     {.neutral = "fp32", .unverifiable = "the types are fixed"}},
     {{"--loss-scale", "SCALE", kTraining, &Flags::loss_scale},
-     "Loss scaling: none, dynamic, or a fixed factor [dynamic with fp16, otherwise none]"},
+     "Loss scaling: none, dynamic, or a fixed factor [dynamic with fp16, otherwise none]",
+     {.of_trainer = true, .unverifiable = "the types are fixed"}},
     {{"--ema", "DECAY", kTraining, &Flags::ema},
-     "Evaluate and save a moving average of the weights with this decay"},
+     "Evaluate and save a moving average of the weights with this decay",
+     {.of_trainer = true, .unverifiable = "only trained weights are compared"}},
     {{"--sync-batchnorm", "", kTraining, &Flags::sync_batchnorm},
      "Compute batch norm statistics over all workers"},
     {{"--recompute", "", kTraining, &Flags::recompute},
@@ -59,18 +76,21 @@ constexpr auto kOptions = std::to_array<Option>({
      "Compare every strategy with one process over --steps steps [50], with 1 to all workers; exit "
      "with 1 if a result differs"},
     {{"--tail", "drop|pad", kTraining, &Flags::tail},
-     "Treatment of an incomplete last batch: drop its samples, or pad it"},
+     "Treatment of an incomplete last batch: drop its samples, or pad it",
+     {.of_trainer = true}},
     {{"--seed", "NUMBER", kTraining, &Flags::seed},
      "Random seed of weights, sample order and dropout"},
     {{"--early-stop", "COUNT", kTraining, &Flags::early_stop},
-     "Stop after this many evaluations without a lower test loss"},
+     "Stop after this many evaluations without a lower test loss",
+     {.of_trainer = true}},
 
     {{"--compression", "NAME", kExchange, &Flags::compression},
      "Gradient compression: none, fp16, bf16, powersgd ({powersgd} only) [none]",
      {.scope = Shared,
       .property = &Properties::has_compression,
       .neutral = "none",
-      .reason = "\"communication_data_type\" in ds_config.json selects the type of gradients"}},
+      .reason = "\"communication_data_type\" in ds_config.json selects the type of gradients",
+      .unverifiable = "it rounds gradients"}},
     {{"--powersgd-rank", "COUNT", kExchange, &Flags::powersgd_rank},
      "Rank of the PowerSGD matrices [1]"},
     {{"--powersgd-start", "STEPS", kExchange, &Flags::powersgd_start},
@@ -97,12 +117,14 @@ constexpr auto kOptions = std::to_array<Option>({
      {.scope = OwnSetup,
       .property = &Properties::has_replicas_in_process,
       .neutral = "1",
-      .instead = "-s {strategies}, or lockstep run --nproc-per-node {value}"}},
+      .instead = "-s {strategies}, or lockstep run --nproc-per-node {value}",
+      .unverifiable = "each process must be one worker"}},
     {{"--auto-shard", "NAME", kExchange, &Flags::auto_shard},
      "{strategies}: sharding of the data: data, file, auto or off [data]",
      {.scope = OwnSetup,
       .property = &Properties::has_replicas_in_process,
-      .instead = "-s {strategies}; all other strategies use --auto-shard data"}},
+      .instead = "-s {strategies}; all other strategies use --auto-shard data",
+      .unverifiable = "every strategy must see the same batches"}},
     {{"--zero-stage", "0|1|2|3", kExchange, &Flags::zero_stage},
      "{strategies}: partition nothing (0), the optimizer state (1), also gradients (2), also "
      "parameters (3) [0]",
@@ -116,13 +138,13 @@ constexpr auto kOptions = std::to_array<Option>({
 
     {{"--reduction", "NAME", kHorovod, &Flags::reduction},
      "Reduction of gradients: average, sum or adasum [average]",
-     kOfHorovod},
+     of_horovod("it changes the training", "average")},
     {{"--fp16-allreduce", "", kHorovod, &Flags::fp16_allreduce},
      "Alias of --compression fp16 ({strategies})",
-     kOfHorovod},
+     of_horovod("it rounds gradients")},
     {{"--use-adasum", "", kHorovod, &Flags::use_adasum},
      "Alias of --reduction adasum ({strategies})",
-     kOfHorovod},
+     of_horovod("it changes the training")},
     {{"--fusion-threshold-mb", "MIB", kHorovod, &Flags::fusion_threshold_mb},
      "Size of the fusion buffer; 0: send each tensor separately [128]",
      kOfHorovod},
@@ -157,8 +179,11 @@ constexpr auto kOptions = std::to_array<Option>({
     {{"--momentum", "FACTOR", kOptimizer, &Flags::momentum}, "Momentum of sgd"},
     {{"--weight-decay", "FACTOR", kOptimizer, &Flags::weight_decay}, "Weight decay"},
     {{"--schedule", "NAME", kOptimizer, &Flags::schedule},
-     "Learning rate schedule: constant, step, cosine"},
-    {{"--warmup", "STEPS", kOptimizer, &Flags::warmup}, "Steps of linear learning rate warm-up"},
+     "Learning rate schedule: constant, step, cosine",
+     {.of_trainer = true}},
+    {{"--warmup", "STEPS", kOptimizer, &Flags::warmup},
+     "Steps of linear learning rate warm-up",
+     {.of_trainer = true}},
 
     {{"--data-dir", "DIR", kFiles, &Flags::data_dir},
      "Directory of data sets [$LOCKSTEP_DATA_DIR, or ./data]"},
@@ -166,13 +191,17 @@ constexpr auto kOptions = std::to_array<Option>({
      "Directory of events and checkpoints [that of lockstep run, or ./runs/...]"},
     {{"--resume", "WHAT", kFiles, &Flags::resume},
      "Checkpoint to resume from: none, auto (the newest undamaged one of the run directory), or a "
-     "directory [none; auto after a restart]"},
+     "directory [none; auto after a restart]",
+     {.of_trainer = true, .unverifiable = "the initial weights of the program are used"}},
     {{"--checkpoint-every", "STEPS", kFiles, &Flags::checkpoint_every},
-     "Steps between checkpoints, in addition to the end of each epoch"},
+     "Steps between checkpoints, in addition to the end of each epoch",
+     {.of_trainer = true}},
     {{"--keep", "COUNT", kFiles, &Flags::keep},
-     "Number of checkpoints to keep in addition to the best [3]"},
+     "Number of checkpoints to keep in addition to the best [3]",
+     {.of_trainer = true}},
     {{"--keep-for", "TIME", kFiles, &Flags::keep_for},
-     "Also keep checkpoints younger than this: 90s, 30m, 12h, 7d"},
+     "Also keep checkpoints younger than this: 90s, 30m, 12h, 7d",
+     {.of_trainer = true}},
     {{"--checkpoint-async", "", kFiles, &Flags::checkpoint_async},
      "Write checkpoints during training [on]"},
     {{"--no-checkpoint-async", "", kFiles, &Flags::checkpoint_async},
@@ -180,7 +209,8 @@ constexpr auto kOptions = std::to_array<Option>({
     {{"--no-checkpoint", "", kFiles, &Flags::no_checkpoint},
      "Write no checkpoints and no final weights"},
     {{"--validate-every", "STEPS", kFiles, &Flags::validate_every},
-     "Steps between validations [one epoch]"},
+     "Steps between validations [one epoch]",
+     {.of_trainer = true}},
     {{"--no-validation", "", kFiles, &Flags::no_validation}, "Train without validation"},
 
     {{"--device", "NAME", kMachine, &Flags::device}, "Device: auto, cpu or cuda [auto]"},
@@ -204,10 +234,36 @@ constexpr auto kOptions = std::to_array<Option>({
      "Time between progress lines if the output is not a terminal"},
 });
 
+template <typename T>
+std::string value_text(const T& value) {
+  if constexpr (requires { value.has_value(); }) {
+    return value_text(*value);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return "";
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return fmt::format("{:g}", value);
+  } else {
+    return fmt::format("{}", value);
+  }
+}
+
 }  // namespace
 
 std::span<const Option> option_table() {
   return kOptions;
+}
+
+std::optional<std::string> find_value(const Option& option, const Flags& flags) {
+  return std::visit(
+      [&](auto field) -> std::optional<std::string> {
+        if (flags.*field == Flags().*field) {
+          return std::nullopt;
+        }
+        std::string value = value_text(flags.*field);
+        const bool is_neutral = !value.empty() && value == option.support.neutral;
+        return is_neutral ? std::nullopt : std::optional(std::move(value));
+      },
+      option.syntax.field);
 }
 
 // The default strategy depends only on whether there is more than one worker: 2 stands for any such

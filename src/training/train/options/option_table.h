@@ -37,6 +37,8 @@ struct Support {
   // What to use instead. {value} is the value of the option, {strategies} are those that support
   // it, {transport} is the nearest value of --transport. Empty: omit the option.
   std::string_view instead = {};
+  bool of_trainer = false;             // an error in programs with a custom training loop
+  std::string_view unverifiable = {};  // why --verify-strategies rejects it; empty: it does not
 };
 
 // Where to store the value. The type determines the syntax: bool is a flag without a value;
@@ -65,10 +67,19 @@ struct Option {
 
   // The name in messages: "--clip".
   std::string name() const { return std::string(syntax.names.substr(0, syntax.names.find(','))); }
+
+  // As on the command line: "--clip 1"; only the name of a flag, whose value is empty.
+  std::string typed(const std::string& value) const {
+    return value.empty() ? name() : name() + " " + value;
+  }
 };
 
 // All options, in the order of --help.
 std::span<const Option> option_table();
+
+// Returns the value of an option that was given; empty for a flag. Returns nothing for the default,
+// which is the same as no option, and for the neutral value.
+std::optional<std::string> find_value(const Option& option, const Flags& flags);
 
 // Returns the text for --help. Replaces {strategies} by the strategies that support the option,
 // {all} by all strategies, {powersgd} by those with PowerSGD, and {default} and {default_of_one} by

@@ -14,34 +14,6 @@ namespace {
 
 using strategy::Properties;
 
-template <typename T>
-std::string text_of(const T& value) {
-  if constexpr (requires { value.has_value(); }) {
-    return text_of(*value);
-  } else if constexpr (std::is_same_v<T, bool>) {
-    return "";
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return fmt::format("{:g}", value);
-  } else {
-    return fmt::format("{}", value);
-  }
-}
-
-// Returns the value of an option that was given; empty for a flag. Returns nothing for the default,
-// which is the same as no option, and for the neutral value.
-std::optional<std::string> find_value(const Option& option, const Flags& flags) {
-  return std::visit(
-      [&](auto field) -> std::optional<std::string> {
-        if (flags.*field == Flags().*field) {
-          return std::nullopt;
-        }
-        std::string value = text_of(flags.*field);
-        const bool is_neutral = !value.empty() && value == option.support.neutral;
-        return is_neutral ? std::nullopt : std::optional(std::move(value));
-      },
-      option.syntax.field);
-}
-
 bool is_for_one_worker(const Flags& flags) {
   return strategy::has(flags.strategy, &Properties::is_for_one_worker);
 }
@@ -74,7 +46,7 @@ bool is_accepted(const Support& support, const Flags& flags) {
                                     const Flags& flags) {
   const Support& support = option.support;
   const std::string flag = option.name();
-  const std::string typed = value.empty() ? flag : flag + " " + value;
+  const std::string typed = option.typed(value);
   const std::string used = flags.strategy.value_or("not given");
   const std::vector<std::string> names = strategy::names_with(support.property);
   const std::string owner = join(names, ", ");

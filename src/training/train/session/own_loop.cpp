@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "lockstep/error.h"
+#include "training/train/options/option_table.h"
 #include "training/train/options/precision.h"
 
 namespace lockstep::train {
@@ -36,30 +37,14 @@ void require_not_in_file(const deepspeed::Config& file) {
 
 // --resume auto is rejected as well: a custom loop restores by itself.
 void require_no_trainer_flags(const Flags& flags) {
-  const std::vector<std::pair<const char*, bool>> given = {
-      {"--epochs", flags.epochs.has_value()},
-      {"--steps", flags.steps.has_value()},
-      {"--global-batch", flags.global_batch.has_value()},
-      {"--batch-size", flags.batch_size.has_value()},
-      {"--accumulate", flags.accumulate.has_value()},
-      {"--clip", flags.clip_norm.has_value()},
-      {"--loss-scale", flags.loss_scale.has_value()},
-      {"--precision fp16", flags.precision == "fp16" && precision_source(flags).empty()},
-      {"--ema", flags.ema.has_value()},
-      {"--schedule", flags.schedule.has_value()},
-      {"--warmup", flags.warmup.has_value()},
-      {"--tail", flags.tail.has_value()},
-      {"--early-stop", flags.early_stop.has_value()},
-      {"--validate-every", flags.validate_every.has_value()},
-      {"--checkpoint-every", flags.checkpoint_every.has_value()},
-      {"--keep", flags.keep.has_value()},
-      {"--keep-for", flags.keep_for.has_value()},
-      {"--resume", flags.resume != "none"},
-  };
-  for (const auto& [flag, is_given] : given) {
-    if (is_given) {
-      refuse(flag, "command line");
+  for (const Option& option : option_table()) {
+    if (option.support.of_trainer && find_value(option, flags)) {
+      refuse(option.name(), "command line");
     }
+  }
+  // Other precisions are Session::in_precision(); fp16 needs the loss scaling of the Trainer.
+  if (flags.precision == "fp16" && precision_source(flags).empty()) {
+    refuse("--precision fp16", "command line");
   }
   if (flags.file) {
     require_not_in_file(*flags.file);

@@ -36,19 +36,19 @@ TEST(Verify, RefusesFlagsThatAreNotExact) {
   all[5].flags.precision = "bf16";
   all[5].sentence = "--precision bf16 with --verify-strategies: the types are fixed";
   all[6].flags.loss_scale = "dynamic";
-  all[6].sentence = "--loss-scale with --verify-strategies";
+  all[6].sentence = "--loss-scale dynamic with --verify-strategies";
   all[7].flags.ema = 0.9;
-  all[7].sentence = "--ema with --verify-strategies: only trained weights are compared";
+  all[7].sentence = "--ema 0.9 with --verify-strategies: only trained weights are compared";
   all[8].flags.clip_norm = 1;
-  all[8].sentence = "--clip with --verify-strategies: both with and without clipping";
+  all[8].sentence = "--clip 1 with --verify-strategies: both with and without clipping";
   all[9].flags.accumulate = 2;
-  all[9].sentence = "--accumulate with --verify-strategies: both with and without";
+  all[9].sentence = "--accumulate 2 with --verify-strategies: both with and without";
   all[10].flags.replicas = 2;
-  all[10].sentence = "--replicas with --verify-strategies: each process must be one worker";
+  all[10].sentence = "--replicas 2 with --verify-strategies: each process must be one worker";
   all[11].flags.auto_shard = "file";
   all[11].sentence = "--auto-shard file with --verify-strategies: every strategy must see";
   all[12].flags.resume = "auto";
-  all[12].sentence = "--resume with --verify-strategies: the initial weights of the program";
+  all[12].sentence = "--resume auto with --verify-strategies: the initial weights of the program";
   for (const Refused& each : all) {
     try {
       require_exact_flags(each.flags);
