@@ -3,7 +3,8 @@
 """Python counterpart of `lockstep-bench gpt2`: a plain PyTorch module with SDPA, compiled or eager.
 
 Uses the initial weights and the tokens that lockstep-bench wrote, measures the same times, and
-prints one JSON line.
+prints one JSON line. Without files, the data are random: tools/device.sh calls it so to fill the
+cache of torch.compile.
 """
 import argparse
 import json
@@ -120,13 +121,17 @@ class Training(Trainer):
         if self.mode == "compile":
             vocabulary = (vocabulary + 127) // 128 * 128
         net = Gpt2(options, vocabulary)
-        load(net, options.weights)
+        if options.weights:
+            load(net, options.weights)
         net = net.to(self.device).train()
         self.optimizer = make_optimizer(options.optimizer, net, self.device)
         self.loss = self.compiled(net)
-        size = BATCHES * options.batch * (options.context + 1)
-        tokens = torch.from_file(options.tokens, size=size, dtype=torch.int64)
-        tokens = tokens.view(BATCHES, options.batch, options.context + 1)
+        shape = (BATCHES, options.batch, options.context + 1)
+        if options.tokens:
+            tokens = torch.from_file(options.tokens, size=math.prod(shape), dtype=torch.int64)
+        else:
+            tokens = torch.randint(options.vocabulary, shape)
+        tokens = tokens.view(shape)
         self.batches = [(part[:, :-1].contiguous().to(self.device),
                          part[:, 1:].contiguous().to(self.device)) for part in tokens]
 
@@ -142,8 +147,8 @@ def main():
     for name in ("layers", "heads", "width", "positions", "vocabulary", "context"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--optimizer", choices=["adamw", "adam", "sgd"], default="adamw")
-    parser.add_argument("--tokens", required=True,
-                        help="file of int64 tokens, batches x texts x (context + 1)")
+    parser.add_argument("--tokens",
+                        help="file of int64 tokens, batches x texts x (context + 1) [random]")
     options = parser.parse_args()
 
     figures = measure(Training(options), options)

@@ -3,7 +3,8 @@
 """Python counterpart of `lockstep-bench resnet50`: torchvision, channels last, compiled or eager.
 
 Uses the initial weights and the images that lockstep-bench wrote, measures the same times, and
-prints one JSON line. The images are normalized before the measurement starts.
+prints one JSON line. The images are normalized before the measurement starts. Without files,
+the data are constant: tools/device.sh calls it so to fill the cache of torch.compile.
 """
 import argparse
 import json
@@ -37,14 +38,20 @@ class Training(Trainer):
         if self.device == "cuda":
             torch.backends.cudnn.benchmark = True
         net = make_net(options)
-        net.load_state_dict(torch.load(options.weights, map_location="cpu"))
+        if options.weights:
+            net.load_state_dict(torch.load(options.weights, map_location="cpu"))
         net = net.to(self.device).to(memory_format=torch.channels_last).train()
         more = {"fused": True} if self.device == "cuda" else {}
         self.optimizer = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9,
                                          weight_decay=5e-5, **more)
         self.net = self.compiled(net)
-        held = torch.load(options.images, map_location="cpu")
         count = options.batch
+        if options.images:
+            held = torch.load(options.images, map_location="cpu")
+        else:
+            size = 64 if options.small_images else 224
+            held = {"images": torch.zeros(count, 3, size, size, dtype=torch.uint8),
+                    "targets": torch.zeros(count, dtype=torch.int64)}
         self.batches = [(normalised(images, self.device), targets.to(self.device))
                         for images, targets in zip(held["images"].split(count),
                                                    held["targets"].split(count))]
@@ -62,7 +69,7 @@ def main():
     parser.add_argument("--net", default="resnet50")
     parser.add_argument("--small-images", action="store_true",
                         help="use a 3x3 stem without pooling")
-    parser.add_argument("--images", required=True, help="file with image bytes and targets")
+    parser.add_argument("--images", help="file with image bytes and targets [black images]")
     options = parser.parse_args()
 
     figures = measure(Training(options), options)
