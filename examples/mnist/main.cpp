@@ -24,7 +24,11 @@ int main(int argc, char** argv) {
                             : lockstep::mnist(session.data_dir());
     const auto net =
         lockstep::digit_net(session.option("--net"), {.recompute = session.recompute()});
-    const auto optimizer = session.make_optimizer(net->parameters(), {.name = "sgd", .lr = 0.02});
+    const auto optimizer = session.make_optimizer(
+        net->parameters(),
+        {.name = "sgd",
+         .lr = 0.02,
+         .matrices = lockstep::hidden_matrices(*net)});  // for --optimizer muon
 
     lockstep::Trainer trainer(session, {.epochs = 2, .global_batch = 128, .schedule = "cosine"});
     // On a GPU, the whole data set is copied to device memory, so batches need no transfer.

@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   return lockstep::run(argc, argv, program, [](lockstep::Session& session) {
     const auto digits = lockstep::generated_digits(6000, 1000, 1);
     const auto net = lockstep::digit_net("mlp");
-    const auto adam = session.make_optimizer(net->parameters(), {.name = "adam", .lr = 0.002});
+    const auto adam = session.make_optimizer(*net, {.name = "adam", .lr = 0.002});
     const auto loss = session.in_precision(
         lockstep::loss_of<lockstep::ImageClassifier>(lockstep::CrossEntropy()));
     const auto strategy = session.make_strategy();

@@ -226,6 +226,14 @@ TEST_F(Processes, WithALoopOfTheirOwnTrainAtEveryStage) {
   }
 }
 
+TEST_F(Processes, OfTheExamplesTrainWithMuon) {
+  for (const std::string& program : {short_mnist("--steps 3 --no-validation"), kOwnLoop}) {
+    const os::CommandResult result =
+        launch(2, program + " --optimizer muon -s deepspeed --zero-stage 1");
+    EXPECT_EQ(result.status.code, 0) << program << result.errors;
+  }
+}
+
 TEST_F(Processes, WithALoopOfTheirOwnRefuseWhatTheTrainerDoes) {
   std::ofstream(path() / "ds.json") << R"({"gradient_clipping": 1})";
   for (const auto& [flags, what] : {std::pair("--epochs 1", "--epochs"),
