@@ -11,6 +11,7 @@ namespace lockstep::train {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 const Program& program() {
@@ -357,7 +358,7 @@ TEST(Flags, LeaveHorovodsVariablesToHorovod) {
   EXPECT_THAT(message_of([&] {
                 resolve({}, parse({"-s", "horovod"}), 2, variables);
               }),
-              HasSubstr("invalid value of HOROVOD_CYCLE_TIME"));
+              HasSubstr("invalid value for HOROVOD_CYCLE_TIME"));
 }
 
 TEST(Flags, OfHorovodAreRefusedWhereTheyMeanNothing) {
@@ -401,8 +402,6 @@ TEST(Flags, AreExplainedByGroups) {
   for (const char* text : {"Train something",
                            "This program",
                            "--net VALUE ",
-                           "The network: cnn or mlp [cnn]\n",
-                           "Initial weights\n",
                            "Training",
                            "Optimizer",
                            "Files",
@@ -411,6 +410,9 @@ TEST(Flags, AreExplainedByGroups) {
                            "Exit codes"}) {
     EXPECT_THAT(help, HasSubstr(text));
   }
+  // CLI11 2.6 appends a blank to each line.
+  EXPECT_THAT(help, ContainsRegex("The network: cnn or mlp \\[cnn\\] ?\n"));
+  EXPECT_THAT(help, ContainsRegex("Initial weights ?\n"));
 }
 
 TEST(ProcessVariables, GiveEachStreamAHardwareQueueUnlessSet) {
