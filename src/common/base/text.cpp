@@ -61,7 +61,7 @@ std::string name_some(std::span<const std::string> names, size_t maximum) {
 }
 
 std::string plural(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  return fmt::format("{} {}{}", format_count(count), noun, count == 1 ? "" : "s");
 }
 
 // A text of blanks only becomes empty first; npos + 1 is then 0.

@@ -18,7 +18,7 @@ std::string join(std::span<const std::string> pieces, std::string_view separator
 // "n1, n2, n3 and 12 more": at most `maximum` names.
 std::string name_some(std::span<const std::string> names, size_t maximum);
 
-// "1 node", "3 nodes".
+// "1 node", "3 nodes", "1 024 nodes".
 std::string plural(int64_t count, std::string_view noun);
 
 // Without surrounding white space.

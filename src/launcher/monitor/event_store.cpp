@@ -98,7 +98,7 @@ struct EventStore::Content {
         table(limits.points, limits.points_of_many, limits.keeps_news),
         keeps_news(static_cast<bool>(limits.keeps_news)) {}
 
-  void find_files();
+  void update_files();
   bool read_files();
   bool read_state();
   bool read_plan();
@@ -153,14 +153,14 @@ EventStore& EventStore::operator=(EventStore&&) noexcept = default;
 bool EventStore::poll() {
   const bool has_plan = content_->read_plan();
   const bool has_state = content_->read_state();
-  content_->find_files();
+  content_->update_files();
   return content_->read_files() || has_state || has_plan;
 }
 
 // Lists the directory on every poll, because ranks create their files at their first event and an
 // elastic restart adds ranks. A file is never forgotten: LineTail copes with a file that
 // disappears.
-void EventStore::Content::find_files() {
+void EventStore::Content::update_files() {
   std::error_code fault;
   const fs::path directory = run.events();
   for (fs::directory_iterator entry(directory, fault), last; !fault && entry != last;

@@ -14,10 +14,6 @@
 namespace lockstep::report {
 namespace {
 
-std::string count_of(int64_t count, std::string_view word) {
-  return fmt::format("{} {}{}", format_count(count), word, count == 1 ? "" : "s");
-}
-
 // Adds nothing if the text is empty.
 void add(Section& section, std::string label, std::string text) {
   if (!text.empty()) {
@@ -47,8 +43,8 @@ std::string workers_of(const RunFacts& facts) {
     hosts.push_back(rest);
   }
   return fmt::format("{} on {}{}{}",
-                     count_of(facts.run.world_size, "worker"),
-                     count_of(facts.nodes, "node"),
+                     plural(facts.run.world_size, "worker"),
+                     plural(facts.nodes, "node"),
                      hosts.empty() ? "" : ": ",
                      join(hosts, ", "));
 }
@@ -120,12 +116,12 @@ Section describe_efficiency(const RunFacts& facts) {
   add_bar(section,
           "GPU",
           gpu_utilisation(facts),
-          fmt::format("utilization, mean of {}", count_of(gpus, "GPU")));
+          fmt::format("utilization, mean of {}", plural(gpus, "GPU")));
   add_bar(section, "GPU memory", gpu_memory_use(facts), "peak on any GPU");
   add_bar(section,
           "CPU",
           cpu_utilisation(facts),
-          fmt::format("of {} busy, mean", count_of(granted_cores(facts), "granted core")));
+          fmt::format("of {} busy, mean", plural(granted_cores(facts), "granted core")));
   add_bar(section, "memory", memory_use(facts), "of the limit, peak on any node");
   return section;
 }
@@ -230,7 +226,7 @@ Section describe_interruptions(const RunFacts& facts) {
       fmt::format("{}{}",
                   facts.run.restarts,
                   facts.requeues > 0
-                      ? fmt::format("; the job was requeued {}", count_of(facts.requeues, "time"))
+                      ? fmt::format("; the job was requeued {}", plural(facts.requeues, "time"))
                       : ""));
   if (facts.run.checkpoints > 0) {
     add(section,

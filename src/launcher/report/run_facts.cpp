@@ -112,7 +112,7 @@ void read_nodes_and_times(RunFacts& facts, const contract::RunDirectory& run, do
 }
 
 // The extremum of a merged point is exact; its step is the last step of the merged points.
-void find_bests(RunFacts& facts, const monitor::EventStore& store) {
+void add_bests(RunFacts& facts, const monitor::EventStore& store) {
   for (const monitor::Point& point : whole_series(store, "evaluation/accuracy")) {
     if (std::isfinite(point.high) &&
         (!facts.best_accuracy || point.high > facts.best_accuracy->value)) {
@@ -128,7 +128,7 @@ void find_bests(RunFacts& facts, const monitor::EventStore& store) {
 
 // Each sentence names the reason and, where there is one, the option that changes it: a report with
 // gaps should say how to close them in the next run.
-void find_missing_sources(RunFacts& facts) {
+void add_missing_sources(RunFacts& facts) {
   std::vector<std::string>& missing = facts.missing;
   if (facts.run.events == 0) {
     missing.emplace_back(
@@ -148,9 +148,9 @@ void find_missing_sources(RunFacts& facts) {
   }
 }
 
-void find_missing(RunFacts& facts) {
+void add_missing(RunFacts& facts) {
   std::vector<std::string>& missing = facts.missing;
-  find_missing_sources(facts);
+  add_missing_sources(facts);
   if (!facts.run.nodes.empty() && count_gpus(facts) == 0) {
     std::string why;
     each_host(facts, [&why](const HostTotals& host) { why = why.empty() ? host.no_gpus : why; });
@@ -228,8 +228,8 @@ RunFacts gather_facts(const contract::RunDirectory& run,
   facts.speed = measure_speed(store, facts.run, facts.seconds());
   facts.energy = measure_energy(facts.run, facts.speed);
   facts.slow = find_slow_ranks(store, facts.run);
-  find_bests(facts, store);
-  find_missing(facts);
+  add_bests(facts, store);
+  add_missing(facts);
   return facts;
 }
 

@@ -75,7 +75,7 @@ class Connection {
     }
     const std::string bytes = host.broadcast_bytes(std::string(id.internal, sizeof(id.internal)));
     std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
-    find_neighbours(host);
+    add_neighbours(host);
     ncclComm_t made = nullptr;
     require(ncclCommInitRank(&made, host.size(), id, host.rank()), "connecting the workers");
     comm_ = made;
@@ -110,7 +110,7 @@ class Connection {
  private:
   // Only processes of this machine can be watched by pid. The loss of a worker elsewhere shows as
   // an asynchronous error of NCCL, or through the launcher.
-  void find_neighbours(Communicator& host) {
+  void add_neighbours(Communicator& host) {
     const std::string mine = fmt::format("{}\n{}", os::machine_identity(), os::process_id());
     const std::vector<std::string> all = host.all_gather_bytes(mine);
     for (int rank = 0; rank < host.size(); ++rank) {

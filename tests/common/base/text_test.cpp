@@ -32,6 +32,7 @@ TEST(Plural, AddsAnSExceptForOne) {
   EXPECT_EQ(plural(0, "node"), "0 nodes");
   EXPECT_EQ(plural(1, "node"), "1 node");
   EXPECT_EQ(plural(3, "node"), "3 nodes");
+  EXPECT_EQ(plural(1024, "node"), "1 024 nodes");
 }
 
 TEST(Trim, TakesBlanksAndLineEndsAway) {

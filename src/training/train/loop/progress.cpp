@@ -107,10 +107,9 @@ std::string format_rate(double per_second) {
 }
 
 std::string format_speed(double samples_per_second, int64_t steps, double seconds) {
-  return fmt::format("{} samples/s, {} step{} in {}",
+  return fmt::format("{} samples/s, {} in {}",
                      format_rate(samples_per_second),
-                     format_count(steps),
-                     steps == 1 ? "" : "s",
+                     plural(steps, "step"),
                      format_duration(seconds));
 }
 

@@ -35,7 +35,7 @@ void set_blas_threads(int threads) {
 // "generic" in libtorch's configuration means the libblas.so.3 of the system. Several BLAS
 // libraries can be loaded; the one that defines sgemm_ is in use. BLAS_INFO is in the build
 // configuration of libtorch: "BLAS_INFO=mkl, ...". The position 10 is its length.
-void find_blas(Defaults& defaults) {
+void set_blas(Defaults& defaults) {
   const std::string config = torch::show_config();
   const size_t start = config.find("BLAS_INFO=");
   const std::string built =
@@ -84,7 +84,7 @@ Defaults set_defaults(const os::Environment& environment, int local_world_size) 
   if (!os::find_variable(environment, "OPENBLAS_NUM_THREADS")) {
     set_blas_threads(defaults.threads);
   }
-  find_blas(defaults);
+  set_blas(defaults);
   return defaults;
 }
 

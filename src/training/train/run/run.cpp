@@ -3,7 +3,6 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <cstdio>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <mutex>
 #include <random>
@@ -13,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/os/environment.h"
+#include "common/os/host.h"
 #include "common/os/process.h"
 #include "common/os/terminal.h"
 #include "lockstep/error.h"
@@ -70,15 +70,13 @@ std::filesystem::path choose_run_dir(const SessionParts& parts, const std::strin
   std::string directory = parts.flags.run_dir.value_or(parts.placement.worker.run_directory);
   if (directory.empty() && parts.communicator->rank() == 0) {
     std::random_device chance;
-    directory = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}-{:04x}",
-                            program,
-                            fmt::localtime(std::time(nullptr)),
-                            chance() & 0xffffU);
+    directory =
+        fmt::format("runs/{}-{}-{:04x}", program, os::local_timestamp(), chance() & 0xffffU);
   }
   return parts.communicator->broadcast_bytes(directory);
 }
 
-void find_terminal(SessionParts& parts, const os::Environment& environment) {
+void set_terminal(SessionParts& parts, const os::Environment& environment) {
   constexpr int kMaxColumns = 10000;
   parts.terminal_columns =
       contract::find_number(environment, contract::kTerminalColumns, 1, kMaxColumns);
@@ -149,7 +147,7 @@ std::unique_ptr<SessionParts> open_session(const Start& start,
       os::find_variable(environment, contract::kDataDirectory).value_or("data"));
   parts->run_dir = contract::RunDirectory(choose_run_dir(*parts, start.program));
   parts->events.emplace(parts->run_dir.events(parts->communicator->rank()));
-  find_terminal(*parts, environment);
+  set_terminal(*parts, environment);
   if (const auto text = os::find_variable(environment, contract::kCommandTime)) {
     parts->command_time = std::strtod(text->c_str(), nullptr);
   }

@@ -100,7 +100,7 @@ class Verification {
 
   void prepare();
   std::vector<Tried> strategies() const;
-  void find_types();
+  void prepare_losses();
   StrategyOptions options_for(const Tried& tried, size_t type) const;
   int64_t count_trials(const std::vector<Tried>& all) const;
   void measure_clip_norm(const std::vector<double>& norms);
@@ -166,7 +166,7 @@ std::vector<Tried> Verification::strategies() const {
 }
 
 // Determines the types that this machine supports, each with its loss function.
-void Verification::find_types() {
+void Verification::prepare_losses() {
   losses_ = {task_.loss, task_.loss};
   for (size_t type = kExactTypes; type < kTypes.size(); ++type) {
     try {
@@ -208,7 +208,7 @@ void Verification::prepare() {
   report_.steps = steps_;
   report_.global_batch = options_.global_batch;
   report_.world_size = world_.size();
-  find_types();
+  prepare_losses();
   // The same kernel for all trials. The faster one may depend on the local batch, which differs
   // between trials.
   const std::string kernel =
