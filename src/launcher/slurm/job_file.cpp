@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/text.h"
+#include "common/document/builder.h"
 #include "common/os/command.h"
 #include "common/os/environment.h"
 #include "common/os/files.h"
@@ -18,19 +19,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_url(const std::string& where) {
-  return where.starts_with("http://") || where.starts_with("https://");
-}
-
 // curl instead of a library: it knows the proxies and certificates of the site. -f makes an HTTP
 // error a failure instead of a job file that contains an error page.
+//
+// The text becomes a script that runs under the account of the user. To keep others from reading or
+// changing it in transit, only https is accepted, also after a redirection.
 std::string fetch(const std::string& url) {
+  if (url.starts_with("http://")) {
+    throw Error(ExitCode::Usage, fmt::format("cannot download {}: http is not encrypted", url))
+        .hint("https" + url.substr(4));
+  }
   if (!os::find_program("curl", os::environment())) {
     throw Error(ExitCode::Unavailable,
                 fmt::format("cannot download {}: curl is not installed", url))
         .hint("download it manually and pass the file name");
   }
-  const os::CommandResult result = os::run_command({"curl", "-fsSL", "--max-time", "30", url});
+  const os::CommandResult result = os::run_command({"curl",
+                                                    "-fsSL",
+                                                    "--proto",
+                                                    "=https",
+                                                    "--max-time",
+                                                    "30",
+                                                    "--max-filesize",
+                                                    std::to_string(document::kMaxBytes),
+                                                    url});
   if (!result.status.is_success()) {
     throw Error(ExitCode::Unavailable, fmt::format("cannot download {}", url))
         .fact("reason", result.errors.substr(0, result.errors.find('\n')), "curl")
@@ -80,6 +92,10 @@ done
 )sh";
 
 }  // namespace
+
+bool is_url(const std::string& where) {
+  return where.starts_with("http://") || where.starts_with("https://");
+}
 
 std::string read_file_or_url(const std::string& where) {
   if (is_url(where)) {

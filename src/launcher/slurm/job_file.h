@@ -9,7 +9,9 @@
 
 namespace lockstep::slurm {
 
-// Reads a file, or downloads a URL with curl. Throws an Error with its name.
+bool is_url(const std::string& where);
+
+// Reads a file, or downloads an https URL with curl. Throws an Error with its name.
 std::string read_file_or_url(const std::string& where);
 
 // Reads a job file as a map of keys. Throws an Error (64) if it is not a map or contains unknown

@@ -20,6 +20,7 @@
 #include "launcher/config/interpolate.h"
 #include "launcher/config/value.h"
 #include "launcher/slurm/keys.h"
+#include "launcher/slurm/shell_text.h"
 
 namespace lockstep::slurm {
 namespace {
@@ -190,6 +191,51 @@ std::string JobSettings::one_of(std::string_view key, std::span<const std::strin
   throw Error(error);
 }
 
+// Inserts a name as one word, so that "my run" stays one argument and $(command) is not run. $NAME
+// is expanded by the shell, as in other keys. Inside of quotes, the value gets no further ones.
+std::string JobSettings::as_word(const std::string& key,
+                                 const std::string& value,
+                                 std::string_view before) const {
+  char quote = 0;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i] == '\\' && quote != '\'') {
+      ++i;
+    } else if (quote == 0 && (before[i] == '"' || before[i] == '\'')) {
+      quote = before[i];
+    } else if (before[i] == quote) {
+      quote = 0;
+    }
+  }
+  if (quote == '\'') {
+    if (value.find('\'') != std::string::npos) {
+      throw refuse(key, fmt::format("cannot insert {} between single quotes", key))
+          .hint(fmt::format("write {{{}}} without quotes", key));
+    }
+    return value;
+  }
+  const std::string quoted = in_quotes(value);
+  if (quote == '"') {
+    return quoted.substr(1, quoted.size() - 2);
+  }
+  return quote_for_shell(value) == value ? value : quoted;
+}
+
+// The text for {name} after the text `before`; nothing if it is not a key.
+std::optional<std::string> JobSettings::find_inserted(const std::string& name,
+                                                      std::string_view before) const {
+  if (before.ends_with('$')) {
+    return std::nullopt;  // ${name} is for the shell
+  }
+  if (name == "itwinai_launcher") {
+    return "$(which itwinai)";
+  }
+  const auto value = look_up(name, 0);
+  require_no_slip(name, value.has_value());
+  const Key* key = find_key(name);
+  const bool is_name = key != nullptr && key->group == KeyGroup::Itwinai;
+  return value && is_name ? as_word(name, *value, before) : value;
+}
+
 // Scans once and does not scan inserted values again, so that a value with braces is not expanded
 // twice.
 std::string JobSettings::fill_in(const std::string& text) const {
@@ -202,12 +248,7 @@ std::string JobSettings::fill_in(const std::string& text) const {
       break;
     }
     const std::string name = text.substr(start + 1, end - start - 1);
-    const bool is_shells = start > 0 && text[start - 1] == '$';
-    std::optional<std::string> value;
-    if (!is_shells) {
-      value = name == "itwinai_launcher" ? "$(which itwinai)" : look_up(name, 0);
-      require_no_slip(name, value.has_value());
-    }
+    const auto value = find_inserted(name, std::string_view(text).substr(0, start));
     // Skip one brace if the name is not a key: {a,b} and ${x} are shell syntax.
     result += value ? text.substr(at, start - at) + *value : text.substr(at, start + 1 - at);
     at = value ? end + 1 : start + 1;

@@ -58,6 +58,10 @@ class JobSettings {
   config::TreeNode resolve(config::TreeNode node, int depth) const;
   std::string resolve_text(const config::TreeNode& node, int depth) const;
   std::optional<std::string> look_up(const std::string& name, int depth) const;
+  std::optional<std::string> find_inserted(const std::string& name, std::string_view before) const;
+  std::string as_word(const std::string& key,
+                      const std::string& value,
+                      std::string_view before) const;
 
   std::map<std::string, config::TreeNode, std::less<>> nodes_;
 };

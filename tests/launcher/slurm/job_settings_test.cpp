@@ -109,6 +109,17 @@ TEST(SettingsOfAJob, FillInWhatItwinaiWritesInBraces) {
   EXPECT_EQ(settings.fill_in("{itwinai_launcher} --n {config_name} ${HOME} {a,b} {nope}"),
             "$(which itwinai) --n c1 ${HOME} {a,b} {nope}");
   EXPECT_EQ(settings.fill_in("{"), "{");
+  const auto fill = [](const std::string& name, const std::string& text) {
+    return settings_of("run_name: '" + name + "'").fill_in(text);
+  };
+  EXPECT_EQ(fill("my run", "a {run_name} \"{run_name}\" '{run_name}'"),
+            "a \"my run\" \"my run\" 'my run'");
+  EXPECT_EQ(fill("x$(touch y)", "a={run_name} \"{run_name}\""),
+            R"x(a="x\$(touch y)" "x\$(touch y)")x");
+  EXPECT_EQ(fill("$USER-1", "{run_name}"), "\"$USER-1\"");
+  EXPECT_EQ(fill("a\"; ls", "{run_name}"), R"("a\"; ls")");
+  EXPECT_THAT([&] { fill("it''s", "'{run_name}'"); },
+              ThrowsMessage<Error>(HasSubstr("cannot insert run_name between single quotes")));
   EXPECT_THAT([&] { settings.fill_in("-s {distributed_stratgy}"); },
               ThrowsMessage<Error>(HasSubstr("try: {distributed_strategy}")));
 }

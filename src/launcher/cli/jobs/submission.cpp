@@ -52,12 +52,15 @@ slurm::Client client_for(const std::vector<Script>& scripts) {
   return slurm::Client(std::move(environment));
 }
 
-void check_here(const Script& script, const std::optional<slurm::Site>& site) {
+void check_here(const Script& script, const std::optional<slurm::Site>& site, bool is_submission) {
   if (site) {
     slurm::require_keys(*site, script.settings);
   }
   slurm::check_files(script.job, script.settings);
-  slurm::check_modules(script.job, script.settings);
+  // A modulefile is a program that the job file names: only a submission may run it.
+  if (is_submission) {
+    slurm::check_modules(script.job, script.settings);
+  }
 }
 
 void check_there(const slurm::Client& client, const std::vector<Script>& scripts) {

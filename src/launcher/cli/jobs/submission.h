@@ -22,8 +22,9 @@ struct Script {
 // appear in batch scripts.
 slurm::Client client_for(const std::vector<Script>& scripts);
 
-// Checks that need no Slurm: keys that the site requires, files and modules. Throws an Error (64).
-void check_here(const Script& script, const std::optional<slurm::Site>& site);
+// Checks that need no Slurm: keys that the site requires, files, and for a submission modules.
+// Throws an Error (64).
+void check_here(const Script& script, const std::optional<slurm::Site>& site, bool is_submission);
 
 // Checks the jobs against the cluster and with sbatch --test-only. Throws an Error: 64 for a job
 // that the cluster rejects, 69 if Slurm is not installed.

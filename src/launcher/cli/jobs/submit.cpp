@@ -171,7 +171,7 @@ int check_preview(const SubmitOptions& options,
                   const JobLayers& layers) {
   try {
     for (const Script& script : scripts) {
-      check_here(script, layers.site);
+      check_here(script, layers.site, /*is_submission=*/false);
     }
     const slurm::Client client = client_for(scripts);
     if (client.is_installed()) {
@@ -207,7 +207,7 @@ std::vector<std::string> submit_all(const std::vector<Script>& scripts,
                                     const JobLayers& layers,
                                     const Doing& doing) {
   for (const Script& script : scripts) {
-    check_here(script, layers.site);
+    check_here(script, layers.site, /*is_submission=*/true);
   }
   const slurm::Client client = client_for(scripts);
   check_there(client, scripts);
@@ -248,6 +248,11 @@ int generate(const SubmitOptions& options) {
   }
   const JobLayers layers = read_job_layers(options.file, options.flags);
   const Doing doing = read_doing(options, layers.settings);
+  if (doing.submit && !options.submit && options.file && slurm::is_url(*options.file)) {
+    throw Error(ExitCode::Usage, "cannot submit a job from a URL without -j")
+        .fact("requested", "-c " + *options.file, "command line")
+        .hint("--dry-run, to read the script first; then -j");
+  }
   const std::vector<Script> scripts = make_scripts(options, layers);
   if (options.is_verbose) {
     explain(layers.settings);

@@ -190,6 +190,19 @@ TEST_F(GenerateSlurm, TakesTheOldNamesOfItwinaisFlags) {
   EXPECT_THAT(result.output, AllOf(HasSubstr("horovod-2x4"), HasSubstr("\ndate\n")));
 }
 
+// A modulefile is a program.
+TEST_F(GenerateSlurm, LoadsNoModulesForAPreview) {
+  launcher.environment["BASH_FUNC_module%%"] = "() { echo \"$@\" >>called; }";
+  launcher.environment["PATH"] = launcher.path("bin").string();
+  os::make_directories(launcher.path("bin"));
+  std::filesystem::create_symlink("/bin/bash", launcher.path("bin/bash"));
+
+  generate({"-c", "job.yaml", "--modules", "gcc", "--dry-run"});
+  EXPECT_FALSE(std::filesystem::exists(launcher.path("called")));
+  generate({"-c", "job.yaml", "--modules", "gcc", "-j"});
+  EXPECT_THAT(read_text(launcher.path("called")), HasSubstr("load gcc"));
+}
+
 TEST_F(GenerateSlurm, FetchesAFileThroughCurl) {
   const std::string url = "https://example.org/job.yaml";
   EXPECT_EQ(generate({"-c", url, "--dry-run"}).status.code, 69);
@@ -200,6 +213,14 @@ TEST_F(GenerateSlurm, FetchesAFileThroughCurl) {
   launcher.write_script("bin/curl", "#!/bin/sh\necho 'num_nodes: 3'\necho 'training_cmd: $T'\n");
   EXPECT_THAT(generate({"-c", url, "--dry-run"}).output,
               AllOf(HasSubstr("from " + url), HasSubstr("--nodes=\"3\"")));
+
+  const Result submitted = generate({"-c", url});
+  EXPECT_EQ(submitted.status.code, 64);
+  EXPECT_THAT(submitted.errors, HasSubstr("cannot submit a job from a URL without -j"));
+  const Result plain = generate({"-c", "http://example.org/job.yaml", "--dry-run"});
+  EXPECT_EQ(plain.status.code, 64);
+  EXPECT_THAT(plain.errors,
+              AllOf(HasSubstr("http is not encrypted"), HasSubstr("https://example.org/job.yaml")));
 
   launcher.write_script("bin/curl", "#!/bin/sh\necho 'curl: (22) 404' >&2\nexit 22\n");
   const Result gone = generate({"-c", url, "--dry-run"});
