@@ -16,8 +16,7 @@
 #   TARGETS  targets to build [those that the tests and benchmarks need]
 #   TESTS    tests to run: device, all or none [device]
 #   BENCH    benchmarks to run, or none [kernels gpt2 fp8 resnet50 resnet18 jpeg mnist accuracy
-#            start allreduce: less than ten minutes with build and tests]. Also: sizes (GPT-2 355M,
-#            774M and 1.5B, six minutes), loader (decoding on the CPU)
+#            start allreduce]. Also: sizes (GPT-2 355M, 774M and 1.5B), loader (decoding on the CPU)
 #   RESULTS  directory for the output of the benchmarks [build-device/results]
 #   DATA     directory with MNIST [generated digits]
 set -euo pipefail

@@ -11,7 +11,7 @@ namespace lockstep {
 // size of an element. Returns nothing if an extent is negative, or if the product exceeds 63 bits.
 //
 // Sizes in files are the choice of their author. A product that wraps around makes a buffer that is
-// too small for what is then copied into it, so every reader computes sizes with this function.
+// too small for what is then copied into it, so readers of tensor shapes use this function.
 inline std::optional<int64_t> find_product(std::span<const int64_t> extents, int64_t unit = 1) {
   int64_t product = unit;
   bool fits = unit >= 0;
